@@ -1,0 +1,144 @@
+"""Speed and evenness of the training streams on a real corpus.
+
+    python benchmarks/data_path.py [CORPUS] [--prepared FOLDER] [--tokens 4000] [--repetitions 5]
+
+CORPUS holds LANGUAGE-en/{train,dev,test}.{LANGUAGE,en}.gz; the default is ../shared/corpora/ted8-small.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from rota.data.batches import cut, make_stream
+from rota.data.cleaning import CleaningConfig
+from rota.data.corpus import CorpusConfig
+from rota.data.prepare import prepare
+from rota.data.store import Sentences, Store
+from rota.data.subwords import SubwordsConfig
+from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Batch, IntArray
+
+DEFAULT_CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpora" / "ted8-small"
+HEADER = (
+    f"{'arm':20} {'M tokens/s':>10} {'spread':>13} {'batches':>8} {'off budget':>10} "
+    f"{'padding: target':>16} {'source':>7} {'attention':>9} {'(sorted by source alone)':>28}  every sentence once"
+)
+
+
+def main() -> int:
+    arguments = parse()
+    if not arguments.corpus.is_dir():
+        print(f"SKIPPED: no corpus at {arguments.corpus}; give a folder as the first argument")
+        return 0
+    with tempfile.TemporaryDirectory() as scratch:
+        store = open_or_prepare(arguments.corpus, arguments.prepared or Path(scratch) / "data", arguments.vocabulary)
+        print(f"\nbudget {arguments.tokens} real target tokens, {arguments.repetitions} repetitions of one epoch\n")
+        print(HEADER)
+        good = [report(store, arm, arguments) for arm in (*store.languages, MIXED_HIGH_RESOURCE, MIXED)]
+    return 0 if all(good) else 1
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", type=Path, nargs="?", default=DEFAULT_CORPUS)
+    parser.add_argument("--prepared", type=Path, help="keep the prepared data here and use them again")
+    parser.add_argument("--tokens", type=int, default=4000)
+    parser.add_argument("--vocabulary", type=int, default=8000)
+    parser.add_argument("--repetitions", type=int, default=5)
+    return parser.parse_args()
+
+
+def open_or_prepare(corpus: Path, folder: Path, vocabulary: int) -> Store:
+    pattern = f"{corpus}/{{language}}-en/SPLIT.{{side}}.gz"
+    languages = tuple(sorted(path.name.removesuffix("-en") for path in corpus.glob("*-en")))
+    config = CorpusConfig(
+        languages=languages,
+        train=pattern.replace("SPLIT", "train"),
+        dev=pattern.replace("SPLIT", "dev"),
+        test=pattern.replace("SPLIT", "test"),
+    )
+    began = time.perf_counter()
+    store = prepare(
+        config, CleaningConfig(), SubwordsConfig(size=vocabulary), folder, cache=folder.parent / "cache", seed=1
+    )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    pairs = sum(store.sizes.values())
+    print(
+        f"prepared (or found) {pairs} training pairs in {time.perf_counter() - began:.1f} s, peak memory {peak:.0f} MB"
+    )
+    return store
+
+
+def report(store: Store, arm: Arm, arguments: argparse.Namespace) -> bool:
+    """One line of the table; whether the arm keeps what the streams promise."""
+    speeds = [speed(store, arm, arguments.tokens, seed) for seed in range(arguments.repetitions)]
+    batches = epoch(store, arm, arguments.tokens, seed=0)
+    off = max(abs(batch.tokens / arguments.tokens - 1) for batch in batches)
+    once = every_sentence_once(store, arm, arguments.tokens)
+    others = by_source_length(store.split("train"), members(store, arm), arguments.tokens)
+    print(
+        f"{arm:20} {statistics.median(speeds):10.2f} {min(speeds):6.2f}-{max(speeds):<6.2f} {len(batches):8}"
+        f" {off:10.1%} {padding(batches, 'target'):16.1%} {padding(batches, 'source'):7.1%} {attention(batches):9.2f}"
+        f" {padding(others, 'target'):12.1%} {padding(others, 'source'):7.1%} {attention(others):7.2f}"
+        f"  {'yes' if once else 'NO'}"
+    )
+    return once and off <= 0.05 and statistics.median(speeds) >= 2
+
+
+def speed(store: Store, arm: Arm, tokens: int, seed: int) -> float:
+    """Million target tokens per second over one epoch, its set-up included."""
+    began = time.perf_counter()
+    total = sum(batch.tokens for batch in epoch(store, arm, tokens, seed))
+    return total / (time.perf_counter() - began) / 1e6
+
+
+def epoch(store: Store, arm: Arm, tokens: int, seed: int) -> list[Batch]:
+    stream = make_stream(store, arm, tokens, seed)
+    return [next(stream) for _ in range(stream.batches_per_epoch)]
+
+
+def every_sentence_once(store: Store, arm: Arm, tokens: int) -> bool:
+    stream = make_stream(store, arm, tokens, seed=0)
+    drawn = np.concatenate([stream.sentences_at(position) for position in range(stream.batches_per_epoch)])
+    return np.array_equal(np.sort(drawn), np.sort(members(store, arm)))
+
+
+def members(store: Store, arm: Arm) -> IntArray:
+    languages = {MIXED: store.languages, MIXED_HIGH_RESOURCE: store.high_resource}.get(arm, (arm,))
+    return np.concatenate([np.arange(*store.split("train").range(language)) for language in languages])
+
+
+def by_source_length(sentences: Sentences, indices: IntArray, tokens: int) -> list[Batch]:
+    """What other toolkits do: the whole corpus sorted by source length, cut into batches of the same budget."""
+    shuffled = np.random.default_rng(0).permutation(indices)
+    order = shuffled[np.argsort(sentences.source.lengths(shuffled), kind="stable")]
+    bounds = cut(sentences.target.lengths(order), tokens)
+    return [sentences.batch(MIXED, part) for part in np.split(order, bounds[1:-1])]
+
+
+def padding(batches: list[Batch], side: str) -> float:
+    """Share of the positions in a rectangle around each batch that hold no token."""
+    lengths = [getattr(batch, f"{side}_lengths") for batch in batches]
+    return 1 - sum(int(of.sum()) for of in lengths) / sum(len(of) * int(of.max()) for of in lengths)
+
+
+def attention(batches: list[Batch]) -> float:
+    """Entries of the three attention matrices, padded, for one that is needed: target, source, and between the two."""
+    padded = needed = 0
+    for batch in batches:
+        target, source = batch.target_lengths, batch.source_lengths
+        needed += int((target**2 + target * source + source**2).sum())
+        longest, longest_source = int(target.max()), int(source.max())
+        padded += batch.sentences * (longest**2 + longest * longest_source + longest_source**2)
+    return padded / needed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,196 @@
+"""From a config to a prepared folder, a trained run, scores: what the commands do, for use from Python too."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import zlib
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from rota.checkpoint import Checkpoints
+from rota.config import RunConfig
+from rota.data.batches import fixed_batches, make_stream
+from rota.data.prepare import Progress as PrepareProgress
+from rota.data.prepare import prepare as prepare_data
+from rota.data.store import Store
+from rota.evaluation.evaluate import Evaluation, EvaluationConfig, Progress
+from rota.evaluation.evaluate import evaluate as evaluate_run
+from rota.evaluation.translator import read_run
+from rota.records import write_atomically
+from rota.settings import ConfigError
+from rota.student.nmt import build_student
+from rota.teachers import Classroom, build_teacher
+from rota.training.journal import Journal
+from rota.training.loop import Listener, Loop, Streams
+from rota.training.probe import Probe
+from rota.training.tensorboard import TensorBoard
+from rota.types import Batch
+
+
+def cache_folder() -> Path:
+    """Where downloads are kept: ``ROTA_CACHE``, else the user's cache folder."""
+    default = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "rota"
+    return Path(os.environ.get("ROTA_CACHE", default))
+
+
+def prepare(config: RunConfig, *, again: bool = False, progress: PrepareProgress | None = None) -> Store:
+    """The encoded data of a config; nothing is done if they are there already."""
+    return prepare_data(
+        config.data.corpus_config,
+        config.data.cleaning,
+        config.data.subwords,
+        config.data_folder,
+        cache=cache_folder(),
+        seed=config.data.seed,
+        again=again,
+        progress=progress,
+    )
+
+
+def build_loop(config: RunConfig, store: Store, run: Path) -> Loop:
+    """All parts of a run, put together and brought to where the run stands."""
+    training = config.training
+    if training.threads is not None:
+        torch.set_num_threads(training.threads)
+    classroom = Classroom(store.sizes, store.low_resource, training.steps)
+    student = build_student(
+        config.student,
+        vocabulary=store.manifest.vocabulary,
+        steps=training.steps,
+        seed=seed_for(config.seed, "student"),
+    )
+    streams_seed = seed_for(config.seed, "streams")
+    loop = Loop(
+        student,
+        build_teacher(config.teacher, classroom, np.random.default_rng(seed_for(config.seed, "teacher"))),
+        Streams(lambda arm: make_stream(store, arm, training.tokens, streams_seed)),
+        Probe(student, dev_batches(store, training.validate_tokens)),
+        Journal(run),
+        Checkpoints(run / "checkpoints", keep=training.keep),
+        training,
+        decide_every=config.teacher.decide_every,
+        observe_every=config.teacher.observe_every,
+    )
+    start_run(config, store, run)
+    loop.resume()
+    return loop
+
+
+def run_loop(
+    loop: Loop,
+    config: RunConfig,
+    run: Path,
+    *,
+    until: int | None = None,
+    listeners: Sequence[Listener] = (),
+    stop: Callable[[], bool] = lambda: False,
+) -> None:
+    """Train until ``until``, the end, or ``stop``, with TensorBoard beside the given listeners."""
+    board = TensorBoard(run / "tensorboard", loop.step) if config.training.tensorboard else None
+    loop.listeners = [*listeners, *([board] if board else [])]
+    try:
+        loop.run(until, stop)
+    finally:
+        loop.journal.close()
+        if board:
+            board.close()
+
+
+def train(config: RunConfig, run: Path, *, until: int | None = None, listeners: Sequence[Listener] = ()) -> Loop:
+    """Train, or go on training, the run in the folder ``run``; the data are prepared first if need be."""
+    loop = build_loop(config, prepare(config), run)
+    if loop.step < loop.steps:
+        run_loop(loop, config, run, until=until, listeners=listeners)
+    return loop
+
+
+def evaluate(
+    run: Path,
+    *,
+    split: Literal["dev", "test"] = "test",
+    step: int | None = None,
+    search: EvaluationConfig | None = None,
+    progress: Progress = lambda *_: None,
+) -> Evaluation:
+    """Translate and score a run's test (or dev) sets; ``search`` takes the place of the settings in its config."""
+    about = read_run(run)
+    store = Store.open(Path(about["data"]["folder"]))
+    if store.fingerprint != about["data"]["fingerprint"]:
+        raise ValueError(
+            f"{store.folder} holds other data than {run} was trained on; prepare those again, or train anew"
+        )
+    search = search or EvaluationConfig.model_validate(about["config"]["evaluation"])
+    return evaluate_run(run, store, search, split=split, step=step, progress=progress)
+
+
+def start_run(config: RunConfig, store: Store, run: Path) -> None:
+    """Write what the run is, or make sure that the folder holds this very run."""
+    about = describe(config, store)
+    if (run / "run.json").exists():
+        _same_run(read_run(run), about, run)
+        return
+    run.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(store.folder / "subwords.json", run / "subwords.json")
+    write_atomically(run / "run.json", json.dumps(about, indent=1, ensure_ascii=False) + "\n")
+
+
+def describe(config: RunConfig, store: Store) -> dict[str, Any]:
+    """What ``run.json`` says: resolved config, data, versions, hardware."""
+    data = {"folder": str(store.folder.resolve()), "fingerprint": store.fingerprint, "low_resource": store.low_resource}
+    names = ("rota-nmt", "torch", "numpy", "tokenizers", "sacrebleu")
+    hardware = {"machine": platform.machine(), "cores": os.cpu_count(), "threads": torch.get_num_threads()}
+    return {
+        "config": config.dump(),
+        "config_fingerprint": config.fingerprint,
+        "seed": config.seed,
+        "data": {**data, "low_resource": list(store.low_resource), "sizes": dict(store.sizes)},
+        "versions": {name: version(name) for name in names} | {"python": platform.python_version()},
+        "hardware": hardware,
+    }
+
+
+# Settings that may differ when a run goes on: they do not change what is computed.
+FREE = {"name", "training.keep", "training.tensorboard", "training.threads", "student.device", "data.folder"}
+
+
+def _same_run(before: dict[str, Any], now: dict[str, Any], run: Path) -> None:
+    if before["data"]["fingerprint"] != now["data"]["fingerprint"]:
+        raise ConfigError(f"{run} was trained on other data; choose another folder with --run, or delete this one")
+    old, new = _leaves(before["config"]), _leaves(now["config"])
+    for key in sorted({*old, *new} - FREE):
+        if old.get(key) != new.get(key) and not key.startswith(("evaluation.", "data.")):
+            change = f"{key} was {old.get(key)!r} and is {new.get(key)!r}"
+            raise ConfigError(f"{run} holds another run: {change}; choose another folder with --run, or delete it")
+
+
+def _leaves(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    leaves: dict[str, Any] = {}
+    for key, value in tree.items():
+        leaves |= _leaves(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return leaves
+
+
+def dev_batches(store: Store, tokens: int) -> dict[str, list[Batch]]:
+    """For each language the same dev sentences every time: spread over the dev set, about ``tokens`` target tokens."""
+    dev = store.split("dev")
+    batches = {}
+    for arm in store.languages:
+        indices = np.arange(*dev.range(arm))
+        mean = float(dev.target.lengths(indices).mean())
+        wanted = min(len(indices), max(1, round(tokens / mean)))
+        spread = indices[np.linspace(0, len(indices) - 1, wanted).round().astype(np.int64)]
+        batches[arm] = fixed_batches(dev, arm, spread, tokens).batches
+    return batches
+
+
+def seed_for(seed: int, component: str) -> int:
+    """A seed of its own for each component, so that adding one changes no other."""
+    return int(np.random.SeedSequence([seed, zlib.crc32(component.encode())]).generate_state(1)[0])

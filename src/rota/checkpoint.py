@@ -1,0 +1,196 @@
+"""Checkpoints: atomic, complete, checksummed. Arrays are safetensors, the rest is JSON; nothing is unpickled.
+
+A checkpoint of step 200 is the folder ``200/``: ``state.json`` holds the tree of every part, each top-level
+entry of a part that has arrays is a file of its own (``student.network.safetensors``), and ``checkpoint.json``, written
+last, lists the files with their checksums. Older checkpoints can be thinned to the network alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.numpy import load_file, save_file
+
+from rota.records import write_atomically
+from rota.types import Checkpointable, State
+
+logger = logging.getLogger(__name__)
+
+FORMAT = 1
+MANIFEST = "checkpoint.json"
+TREE = "state.json"
+WEIGHTS = "student.network.safetensors"
+ARRAY, TENSOR = "__array__", "__tensor__"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One saved step of a run."""
+
+    step: int
+    folder: Path
+    complete: bool  # everything needed to resume; False: the network alone
+
+    def load(self) -> dict[str, State]:
+        """The state of every part, by name."""
+        if not self.complete:
+            raise ValueError(f"{self.folder} holds the network alone; training resumes from a newer checkpoint")
+        tree = json.loads((self.folder / TREE).read_text(encoding="utf-8"))
+        files = {path.name: load_file(path) for path in self.folder.glob("*.safetensors")}
+        return {part: _restore(state, files) for part, state in tree.items()}
+
+    def network(self) -> dict[str, torch.Tensor]:
+        """The network's tensors by name: all that translating needs."""
+        return {name: torch.from_numpy(array) for name, array in load_file(self.folder / WEIGHTS).items()}
+
+
+class Checkpoints:
+    """The checkpoints of one run, oldest first; the last ``keep`` are complete, older ones hold the network."""
+
+    def __init__(self, folder: Path, keep: int = 2) -> None:
+        if keep < 1:
+            raise ValueError(f"keep is {keep}; at least 1 complete checkpoint must stay")
+        self.folder = folder
+        self.keep = keep
+
+    def save(self, step: int, parts: Mapping[str, Checkpointable]) -> Path:
+        """Write all parts, then make the folder appear at once under its final name."""
+        partial = self.folder / f".{step}.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        tree = {name: _extract(part.state_dict(), name, partial) for name, part in parts.items()}
+        (partial / TREE).write_text(json.dumps(tree), encoding="utf-8")
+        _write_manifest(partial, step, [path.name for path in partial.iterdir()], complete=True)
+        for path in (*partial.iterdir(), partial):
+            _sync(path)
+        final = self.folder / str(step)
+        shutil.rmtree(final, ignore_errors=True)  # a damaged one, or the same again after a resume
+        partial.rename(final)
+        _sync(self.folder)
+        self._thin()
+        return final
+
+    def list(self) -> list[Checkpoint]:
+        """All checkpoints that are whole as far as their manifests tell, by step."""
+        if not self.folder.is_dir():
+            return []
+        steps = sorted(int(path.name) for path in self.folder.iterdir() if path.name.isdigit())
+        return [found for step in steps if (found := _inspect(self.folder / str(step))) is not None]
+
+    def newest(self) -> Checkpoint | None:
+        """The newest complete checkpoint whose checksums hold; damaged ones are reported and passed over."""
+        for checkpoint in reversed(self.list()):
+            if checkpoint.complete and (damage := damaged_file(checkpoint)) is None:
+                return checkpoint
+            if checkpoint.complete:
+                logger.warning("checkpoint %s is damaged (%s); using the one before", checkpoint.folder, damage)
+        return None
+
+    def drop(self, steps: Iterable[int]) -> None:
+        """Remove the checkpoints of these steps, if they are there."""
+        for step in steps:
+            shutil.rmtree(self.folder / str(step), ignore_errors=True)
+
+    def _thin(self) -> None:
+        complete = [checkpoint for checkpoint in self.list() if checkpoint.complete]
+        for checkpoint in complete[: -self.keep]:
+            _write_manifest(checkpoint.folder, checkpoint.step, [WEIGHTS], complete=False)
+            for path in checkpoint.folder.iterdir():
+                if path.name not in (WEIGHTS, MANIFEST):
+                    path.unlink()
+
+
+def damaged_file(checkpoint: Checkpoint) -> str | None:
+    """The name of the first file that is missing or differs from its checksum; None if all is well."""
+    manifest = json.loads((checkpoint.folder / MANIFEST).read_text(encoding="utf-8"))
+    for name, checksum in manifest["files"].items():
+        path = checkpoint.folder / name
+        if not path.exists() or _checksum(path) != checksum:
+            return str(name)
+    return None
+
+
+def _inspect(folder: Path) -> Checkpoint | None:
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        if manifest["format"] != FORMAT:
+            raise ValueError(f"{folder} has checkpoint format {manifest['format']}; this version reads {FORMAT}")
+        return Checkpoint(manifest["step"], folder, manifest["complete"])
+    except (OSError, json.JSONDecodeError, KeyError, UnicodeDecodeError):
+        logger.warning("checkpoint %s is damaged (%s); it is passed over", folder, MANIFEST)
+        return None
+
+
+def _write_manifest(folder: Path, step: int, names: list[str], *, complete: bool) -> None:
+    files = {name: _checksum(folder / name) for name in sorted(names)}
+    manifest = {"format": FORMAT, "step": step, "complete": complete, "files": files}
+    write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1))
+
+
+def _extract(state: State, part: str, folder: Path) -> State:
+    """The tree without its arrays, which go to one file for each top-level entry that has any."""
+    tree: State = {}
+    for key, value in state.items():
+        arrays: dict[str, np.ndarray[Any, Any]] = {}
+        file = f"{part}.{key}.safetensors"
+        tree[key] = _strip(value, file, "", arrays)
+        if arrays:
+            save_file(arrays, folder / file)
+    return tree
+
+
+def _strip(value: Any, file: str, path: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
+    if isinstance(value, torch.Tensor):
+        path = path or "value"
+        arrays[path] = np.ascontiguousarray(value.detach().cpu().numpy())
+        return {TENSOR: [file, path]}
+    if isinstance(value, np.ndarray):
+        path = path or "value"
+        arrays[path] = np.ascontiguousarray(value)
+        return {ARRAY: [file, path]}
+    if isinstance(value, Mapping):
+        return {
+            str(key): _strip(inner, file, f"{path}/{key}" if path else str(key), arrays) for key, inner in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_strip(inner, file, f"{path}/{index}", arrays) for index, inner in enumerate(value)]
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
+
+
+def _restore(value: Any, files: Mapping[str, Mapping[str, np.ndarray[Any, Any]]]) -> Any:
+    if isinstance(value, list):
+        return [_restore(inner, files) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    if TENSOR in value:
+        file, path = value[TENSOR]
+        return torch.from_numpy(files[file][path])
+    if ARRAY in value:
+        file, path = value[ARRAY]
+        return files[file][path]
+    return {key: _restore(inner, files) for key, inner in value.items()}
+
+
+def _checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,112 @@
+"""The component configs put together: YAML in, checked settings out, mistakes named in one line."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from rota.data.cleaning import CleaningConfig
+from rota.data.corpus import CorpusConfig
+from rota.data.subwords import SubwordsConfig
+from rota.evaluation.evaluate import EvaluationConfig
+from rota.settings import ConfigError, Count, Settings, explain
+from rota.student.config import StudentConfig
+from rota.teachers import AnyTeacherConfig
+from rota.teachers.static import UniformConfig
+from rota.training.loop import TrainingConfig
+
+
+class DataConfig(CorpusConfig):
+    """Which text, where its prepared form lies, and how it is cleaned and cut into subwords."""
+
+    folder: Path | None = Field(None, description="prepared data; null: prepared/<name of the config>")
+    seed: Count = Field(
+        1, ge=0, description="chooses the lines the subwords are learned from; apart from the run's seed"
+    )
+    cleaning: CleaningConfig = CleaningConfig()
+    subwords: SubwordsConfig = SubwordsConfig()
+
+    @property
+    def corpus_config(self) -> CorpusConfig:
+        """The part that says which text, without where and how it is prepared."""
+        return CorpusConfig(**{name: getattr(self, name) for name in CorpusConfig.model_fields})
+
+
+class RunConfig(Settings):
+    """Everything one run needs. Each component is handed its own part; nobody holds the whole."""
+
+    name: str = Field("run", pattern=r"^[\w.-]+$", description="names the folders; by default that of the config file")
+    seed: Count = Field(1, ge=0, description="from which every random choice follows")
+    data: DataConfig
+    student: StudentConfig = StudentConfig()
+    teacher: AnyTeacherConfig = UniformConfig()
+    training: TrainingConfig = TrainingConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+
+    @property
+    def data_folder(self) -> Path:
+        return self.data.folder or Path("prepared") / self.name
+
+    def dump(self) -> dict[str, Any]:
+        """All settings, defaults included, as plain JSON values."""
+        return self.model_dump(mode="json")
+
+    @property
+    def fingerprint(self) -> str:
+        return hashlib.sha256(json.dumps(self.dump(), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
+    """The config of a YAML file, with ``key.path=value`` overrides put on top."""
+    values = read_yaml(path)
+    values.setdefault("name", path.stem)
+    for override in overrides:
+        apply_override(values, override)
+    return parse_config(values, origin=str(path))
+
+
+def parse_config(values: dict[str, Any], origin: str = "config") -> RunConfig:
+    try:
+        return RunConfig.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(f"{origin}: {explain(error, RunConfig)}") from None
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A mapping read as YAML 1.2: ``no`` is Norwegian, not false."""
+    if not path.is_file():
+        raise ConfigError(f"no config {str(path)!r}; give the path of a YAML file")
+    try:
+        values = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
+    except MarkedYAMLError as error:
+        line = "" if error.problem_mark is None else f", line {error.problem_mark.line + 1}"
+        raise ConfigError(f"{path}{line}: {error.problem}; the file is not valid YAML") from None
+    except YAMLError as error:
+        raise ConfigError(f"{path}: {' '.join(str(error).split())}; the file is not valid YAML") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: a config is a mapping of keys such as data, teacher and training")
+    return values
+
+
+def apply_override(values: dict[str, Any], override: str) -> None:
+    """``teacher.temperature=2`` sets one value; what is right of the ``=`` is read as YAML."""
+    key, equals, written = override.partition("=")
+    if not (key and equals):
+        raise ConfigError(f"--set {override!r} is not understood; write for example --set training.steps=10k")
+    *parents, last = key.strip().split(".")
+    for parent in parents:
+        below = values.get(parent)
+        if isinstance(below, str):
+            below = {"name": below}  # teacher: uniform is short for teacher: {name: uniform}
+        values[parent] = dict(below or {})
+        values = values[parent]
+    values[last] = YAML(typ="safe", pure=True).load(written)

@@ -1,0 +1,186 @@
+"""Batches of a token budget from one language or a mixture: endless, shuffled, resumable, without a Python loop.
+
+The budget counts real target tokens, because the student computes nothing on padding except inside attention;
+sentences of similar length go together to keep that small too.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from rota.data.store import Sentences, Store
+from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Batch, FloatArray, IntArray, State
+
+# Sentences are sorted by length within windows of this many batches, which differ in every epoch.
+WINDOW = 64
+
+_LENGTH_BITS = 20  # no sentence has 2 ** 19 tokens
+
+
+@dataclass(frozen=True)
+class EpochOrder:
+    """The batches of one epoch: batch ``i`` holds ``indices[bounds[i]:bounds[i + 1]]``."""
+
+    indices: IntArray
+    bounds: IntArray
+    turns: IntArray  # the order in which the batches come
+
+    def __len__(self) -> int:
+        return len(self.turns)
+
+    def batch(self, position: int) -> IntArray:
+        """Sentence indices of the batch that comes at ``position``."""
+        turn = self.turns[position]
+        return self.indices[self.bounds[turn] : self.bounds[turn + 1]]
+
+
+class LanguageStream:
+    """Endless batches of one arm; every sentence once per epoch.
+
+    The order is a function of (seed, arm, epoch), so the state is two integers. With several processes, rank r of n
+    would take the positions p with ``p % n == r``.
+    """
+
+    def __init__(self, sentences: Sentences, arm: Arm, indices: IntArray, *, tokens: int, seed: int) -> None:
+        if tokens < 1:
+            raise ValueError(f"a batch of {tokens} tokens is not possible; give a budget of 1 or more")
+        if len(indices) == 0:
+            raise ValueError(f"arm {arm!r} has no sentences; check low_resource and the languages of the corpus")
+        self.arm = arm
+        self._sentences = sentences
+        self._indices = indices
+        self._tokens = tokens
+        self._seed = seed
+        self._epoch = 0
+        self._position = 0
+        self._order: EpochOrder | None = None
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        if self._position == len(self._current_order()):
+            self._epoch, self._position, self._order = self._epoch + 1, 0, None
+        batch = self._sentences.batch(self.arm, self.sentences_at(self._position))
+        self._position += 1
+        return batch
+
+    @property
+    def epoch(self) -> int:
+        """Epoch of the latest batch, from 0."""
+        return self._epoch
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """Of the present epoch; others may differ where single sentences exceed the budget."""
+        return len(self._current_order())
+
+    def sentences_at(self, position: int) -> IntArray:
+        """Sentence indices of the batch at this position of the present epoch."""
+        return self._current_order().batch(position)
+
+    def state_dict(self) -> State:
+        return {"arm": self.arm, "tokens": self._tokens, "epoch": self._epoch, "position": self._position}
+
+    def load_state_dict(self, state: State) -> None:
+        for name, mine in (("arm", self.arm), ("tokens", self._tokens)):
+            if state[name] != mine:
+                raise ValueError(f"the checkpoint has a stream with {name} {state[name]!r}, this run has {mine!r}")
+        self._epoch, self._position, self._order = int(state["epoch"]), int(state["position"]), None
+
+    def _current_order(self) -> EpochOrder:
+        if self._order is None:
+            # crc32, not hash(): Python's differs between processes.
+            rng = np.random.default_rng([self._seed, zlib.crc32(self.arm.encode()), self._epoch])
+            self._order = epoch_order(self._sentences, self._indices, self._tokens, rng)
+        return self._order
+
+
+def make_stream(store: Store, arm: Arm, tokens: int, seed: int) -> LanguageStream:
+    """Training batches of a language, of all (``mixed``), or of the high-resource ones (``mixed-high-resource``)."""
+    languages = {MIXED: store.languages, MIXED_HIGH_RESOURCE: store.high_resource}.get(arm, (arm,))
+    if not set(languages) <= set(store.languages):
+        known = ", ".join((*store.languages, MIXED, MIXED_HIGH_RESOURCE))
+        raise ValueError(f"unknown arm {arm!r}; the data have {known}")
+    sentences = store.split("train")
+    indices = [np.arange(*sentences.range(language), dtype=_index_type(len(sentences))) for language in languages]
+    empty = np.arange(0)
+    return LanguageStream(sentences, arm, np.concatenate(indices) if indices else empty, tokens=tokens, seed=seed)
+
+
+def epoch_order(sentences: Sentences, indices: IntArray, tokens: int, rng: np.random.Generator) -> EpochOrder:
+    """Shuffle, sort by length within windows, cut into batches, shuffle the batches."""
+    shuffled = rng.permutation(indices)
+    target = sentences.target.lengths(shuffled)
+    window = max(1, round(WINDOW * tokens / float(target.mean())))
+    by_length = _sort_in_windows(_length(target, sentences.source.lengths(shuffled)), window)
+    bounds = cut(target[by_length], tokens)
+    return EpochOrder(shuffled[by_length], bounds, rng.permutation(len(bounds) - 1))
+
+
+def cut(lengths: IntArray, tokens: int) -> IntArray:
+    """Bounds of consecutive batches with equal tokens, as close to the budget as a whole number of them allows.
+
+    Equal, rather than full ones and a remainder: the student's update divides by the tokens of its batch, so a small
+    last batch would count like a large one, and a low-resource language has few batches in an epoch.
+    A sentence belongs to the batch in which its middle falls; one longer than the budget is alone.
+    """
+    ends = np.cumsum(lengths)
+    total = int(ends[-1])
+    batches = max(1, round(total / tokens))
+    batch = (2 * ends - lengths) * batches // (2 * total)
+    return np.concatenate([[0], np.flatnonzero(np.diff(batch)) + 1, [len(lengths)]])
+
+
+def _length(target: IntArray, source: IntArray) -> IntArray:
+    """A number to sort by: the longer side, the source counted in target tokens, then the target.
+
+    Sorting by target and source length leaves a third of the source positions to padding, by source alone two fifths
+    of the target's; this leaves about a tenth of either (benchmarks/data_path.py).
+    """
+    source_in_target_tokens = source.astype(np.int64) * int(target.sum()) // int(source.sum())
+    return (np.maximum(target, source_in_target_tokens) << _LENGTH_BITS) + target
+
+
+def _sort_in_windows(length: IntArray, window: int) -> IntArray:
+    """Order by window and length, every other window downwards.
+
+    So neighbours have similar lengths across a window's end too, and a batch may lie over it.
+    """
+    number = np.arange(len(length)) // window
+    # The sort is stable: others leave the order of equal lengths to the processor.
+    return np.argsort((number << 2 * _LENGTH_BITS) + np.where(number % 2, -length, length), kind="stable")
+
+
+def _index_type(sentences: int) -> type[np.int32] | type[np.int64]:
+    """Half the memory of an epoch of 20 million sentences."""
+    return np.int32 if sentences < 2**31 - 1 else np.int64
+
+
+@dataclass(frozen=True)
+class FixedBatches:
+    """The same sentences in the same batches every time, sorted by length."""
+
+    batches: list[Batch]
+    order: IntArray  # order[k] is the place, in the indices given, of the k-th sentence of all batches
+
+    def restore(self, values: FloatArray) -> FloatArray:
+        """One value per sentence, from the order of the batches back to the order of the indices."""
+        restored = np.empty_like(values)
+        restored[self.order] = values
+        return restored
+
+
+def fixed_batches(sentences: Sentences, arm: Arm, indices: IntArray, tokens: int) -> FixedBatches:
+    """Batches of about ``tokens`` target tokens for measuring: no randomness, no state."""
+    if len(indices) == 0:
+        raise ValueError(f"arm {arm!r} has no sentences to measure; check its dev set")
+    target = sentences.target.lengths(indices)
+    order = np.argsort(_length(target, sentences.source.lengths(indices)), kind="stable")
+    bounds = cut(target[order], tokens)
+    parts = np.split(indices[order], bounds[1:-1])
+    return FixedBatches([sentences.batch(arm, part) for part in parts], order)

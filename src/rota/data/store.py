@@ -1,0 +1,263 @@
+"""Encoded sentences as memory-mapped arrays: four files a split, however many languages."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import numpy as np
+
+from rota.data.corpus import SPLITS, Pair, Split, read_lines
+from rota.data.manifest import PREPARE_AGAIN, Counts, Extent, InputFile, Manifest, StoredFile, sha256_of
+from rota.data.subwords import Subwords
+from rota.types import Arm, Batch, IntArray
+
+SUBWORDS: Final = "subwords.json"
+SIDES: Final = ("source", "target")
+
+
+@dataclass(frozen=True)
+class Flat:
+    """One side of all sentences of a split, one after the other; sentence ``i`` is ``offsets[i]:offsets[i + 1]``."""
+
+    tokens: IntArray
+    offsets: IntArray
+
+    def lengths(self, indices: IntArray) -> IntArray:
+        lengths: IntArray = self.offsets[indices + 1] - self.offsets[indices]
+        return lengths
+
+    def gather(self, indices: IntArray) -> tuple[IntArray, IntArray]:
+        """Tokens of the sentences in the order given, and their lengths; no loop, no padding."""
+        starts = self.offsets[indices]
+        lengths = self.offsets[indices + 1] - starts
+        ends = np.cumsum(lengths)
+        positions = np.repeat(starts - (ends - lengths), lengths) + np.arange(lengths.sum())
+        return self.tokens[positions].astype(np.int64), lengths
+
+
+class Sentences:
+    """A split: every language is a contiguous range of sentence indices."""
+
+    def __init__(self, source: Flat, target: Flat, ranges: Mapping[Arm, tuple[int, int]]) -> None:
+        self.source = source
+        self.target = target
+        self._ranges = dict(ranges)
+        self._languages = list(ranges)
+        self._starts = np.array([start for start, _ in ranges.values()], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.target.offsets) - 1
+
+    def range(self, arm: Arm) -> tuple[int, int]:
+        """First sentence of the language, and the one after its last."""
+        if arm not in self._ranges:
+            raise ValueError(f"unknown language {arm!r}; the data have {', '.join(self._languages)}")
+        return self._ranges[arm]
+
+    def batch(self, arm: Arm, indices: IntArray) -> Batch:
+        """The sentences in the order given; for an arm that is no language, tokens are counted per language."""
+        source, source_lengths = self.source.gather(indices)
+        target, target_lengths = self.target.gather(indices)
+        shares = {arm: len(target)} if arm in self._ranges else self._shares(indices, target_lengths)
+        return Batch(arm, source, source_lengths, target, target_lengths, shares)
+
+    def _shares(self, indices: IntArray, target_lengths: IntArray) -> dict[Arm, int]:
+        language = np.searchsorted(self._starts, indices, side="right") - 1
+        tokens = np.bincount(language, weights=target_lengths)
+        return {self._languages[index]: int(tokens[index]) for index in np.flatnonzero(tokens)}
+
+
+class Store:
+    """A prepared data folder, opened for reading."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self._splits: dict[Split, Sentences] = {}
+
+    @classmethod
+    def open(cls, folder: Path) -> Store:
+        """Checks that all files are there in their size; ``check`` reads them."""
+        store = cls(folder, Manifest.load(folder))
+        for name, recorded in store.manifest.files.items():
+            path = folder / name
+            size = path.stat().st_size if path.is_file() else None
+            if size != recorded.bytes:
+                found = "is missing" if size is None else f"has {size} bytes instead of {recorded.bytes}"
+                raise ValueError(f"{path} {found}; {PREPARE_AGAIN}")
+        return store
+
+    def check(self) -> None:
+        """Compare every file with its checksum; raises ``ValueError`` naming the first that differs."""
+        for name, recorded in self.manifest.files.items():
+            if sha256_of(self.folder / name) != recorded.sha256:
+                raise ValueError(f"{self.folder / name} is damaged (its checksum differs); {PREPARE_AGAIN}")
+
+    @property
+    def fingerprint(self) -> str:
+        return self.manifest.fingerprint
+
+    @property
+    def languages(self) -> tuple[Arm, ...]:
+        return self.manifest.languages
+
+    @property
+    def low_resource(self) -> tuple[Arm, ...]:
+        return self.manifest.low_resource
+
+    @property
+    def high_resource(self) -> tuple[Arm, ...]:
+        return tuple(language for language in self.languages if language not in self.low_resource)
+
+    @cached_property
+    def sizes(self) -> Mapping[Arm, int]:
+        """Training sentences of each language."""
+        return {language: extent.sentences for language, extent in self.manifest.splits["train"].items()}
+
+    @cached_property
+    def subwords(self) -> Subwords:
+        return Subwords.load(self.folder / SUBWORDS)
+
+    def split(self, split: Split) -> Sentences:
+        if split not in self._splits:
+            extents = self.manifest.splits[split]
+            ranges = {arm: (extent.start, extent.start + extent.sentences) for arm, extent in extents.items()}
+            self._splits[split] = Sentences(self._map(split, "source"), self._map(split, "target"), ranges)
+        return self._splits[split]
+
+    def text(self, split: Split, arm: Arm) -> list[Pair]:
+        """The sentences of a dev or test set as they were before encoding, in the order of the arrays."""
+        if split == "train":
+            raise ValueError("the text of 'train' is not kept in prepared data; ask for 'dev' or 'test'")
+        self.split(split).range(arm)
+        source, target = (read_lines(self.folder / name) for name in text_names(split, arm, self.manifest.target))
+        return list(zip(source, target, strict=True))
+
+    def _map(self, split: Split, side: str) -> Flat:
+        tokens, offsets = (self.folder / name for name in array_names(split, side))
+        # Plain arrays over the mapping: indexing a np.memmap builds a Python object each time.
+        return Flat(
+            np.asarray(np.memmap(tokens, dtype=token_type(self.manifest.vocabulary), mode="r")),
+            np.asarray(np.memmap(offsets, dtype=np.int64, mode="r")),
+        )
+
+
+class _Appender:
+    """A file that knows its size and checksum when it is closed."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("wb")
+        self._hash = hashlib.sha256()
+        self._bytes = 0
+
+    def write(self, array: IntArray) -> None:
+        self._file.write(array.data)
+        self._hash.update(array.data)
+        self._bytes += array.nbytes
+
+    def close(self) -> StoredFile:
+        self._file.close()
+        return StoredFile(bytes=self._bytes, sha256=self._hash.hexdigest())
+
+
+class StoreWriter:
+    """Writes a data folder chunk by chunk; a language's chunks come one after the other."""
+
+    def __init__(self, folder: Path, languages: Sequence[Arm], vocabulary: int) -> None:
+        self.folder = folder
+        self._languages = tuple(languages)
+        self._vocabulary = vocabulary
+        self._type = token_type(vocabulary)
+        self._tokens = {split: dict.fromkeys(SIDES, 0) for split in SPLITS}
+        self._extents: dict[Split, dict[Arm, Extent]] = {split: {} for split in SPLITS}
+        names = [name for split in SPLITS for side in SIDES for name in array_names(split, side)]
+        self._open = {name: _Appender(folder / name) for name in names}
+        for name in names[1::2]:
+            self._open[name].write(np.zeros(1, dtype=np.int64))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for appender in self._open.values():
+            appender.close()
+
+    def append(
+        self, split: Split, arm: Arm, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> None:
+        """Add sentences as ids, tags and ends of sentences included."""
+        extents = self._extents[split]
+        assert len(sources) == len(targets), f"{len(sources)} sources, {len(targets)} targets"
+        assert arm not in extents or arm == list(extents)[-1], f"{split}: chunks of {arm!r} are not adjacent"
+        start = sum(extent.sentences for extent in extents.values())
+        before = extents.get(arm, Extent(start=start, sentences=0, source_tokens=0, target_tokens=0))
+        extents[arm] = Extent(
+            start=before.start,
+            sentences=before.sentences + len(sources),
+            source_tokens=before.source_tokens + self._append(split, "source", sources),
+            target_tokens=before.target_tokens + self._append(split, "target", targets),
+        )
+
+    def _append(self, split: Split, side: str, sentences: Sequence[Sequence[int]]) -> int:
+        ends = np.cumsum([len(sentence) for sentence in sentences], dtype=np.int64)
+        total = int(ends[-1]) if len(ends) else 0
+        tokens, offsets = array_names(split, side)
+        self._open[tokens].write(np.fromiter(chain.from_iterable(sentences), dtype=self._type, count=total))
+        self._open[offsets].write(ends + self._tokens[split][side])
+        self._tokens[split][side] += total
+        return total
+
+    def finish(
+        self,
+        *,
+        low_resource: Sequence[Arm],
+        target: str,
+        cleaning: Counts,
+        settings: dict[str, Any],
+        inputs: dict[str, InputFile],
+    ) -> None:
+        """Close the arrays and write the manifest, which also lists whatever else lies in the folder."""
+        files = {name: appender.close() for name, appender in self._open.items()}
+        others = sorted(path for path in self.folder.rglob("*") if path.is_file() and path.name not in files)
+        for path in others:
+            recorded = StoredFile(bytes=path.stat().st_size, sha256=sha256_of(path))
+            files[path.relative_to(self.folder).as_posix()] = recorded
+        Manifest(
+            languages=self._languages,
+            low_resource=tuple(low_resource),
+            target=target,
+            vocabulary=self._vocabulary,
+            splits=self._extents,
+            cleaning=cleaning,
+            settings=settings,
+            inputs=inputs,
+            files=files,
+        ).save(self.folder)
+
+    @property
+    def sizes(self) -> dict[Arm, int]:
+        """Training sentences written so far."""
+        return {arm: extent.sentences for arm, extent in self._extents["train"].items()}
+
+
+def token_type(vocabulary: int) -> type[np.uint16] | type[np.int32]:
+    return np.uint16 if vocabulary <= 2**16 else np.int32
+
+
+def array_names(split: Split, side: str) -> tuple[str, str]:
+    """Files of the tokens and of the offsets."""
+    return f"{split}.{side}.tokens", f"{split}.{side}.offsets"
+
+
+def text_names(split: Split, arm: Arm, target: str) -> tuple[str, str]:
+    """Files of the source and target text, as sacreBLEU and others like them: ``text/dev.az-en.az``."""
+    return f"text/{split}.{arm}-{target}.{arm}", f"text/{split}.{arm}-{target}.{target}"

@@ -1,0 +1,90 @@
+"""The demo: the whole road on a small corpus in a few minutes, and what to try next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rota import api, show
+from rota.analysis.shares import plot_shares
+from rota.config import RunConfig, parse_config
+from rota.data.catalogues import CatalogueUnavailable
+from rota.data.store import Store
+from rota.evaluation.evaluate import Evaluation, translation_path
+from rota.runner import evaluate_with_display, train_with_display
+
+CORPORA: dict[str, dict[str, Any]] = {
+    # Tuned on the uniform schedule for 2 cores.
+    "catalogues": {
+        "data": {"corpus": "catalogues", "subwords": {"size": "4k"}},
+        "student": {"preset": "tiny", "dropout": 0.2, "learning_rate": {"peak": 0.003}, "lr_warmup": "15%"},
+        "training": {"steps": 1500, "tokens": 1500, "checkpoint_every": "10%", "validate_every": "5%"},
+    },
+    "synthetic": {
+        "data": {"corpus": "synthetic", "subwords": {"size": "1k"}},
+        "student": {"preset": "tiny", "dropout": 0.1, "learning_rate": {"peak": 0.003}, "lr_warmup": "10%"},
+        "training": {"steps": 800, "tokens": 1000, "checkpoint_every": "10%", "validate_every": "5%"},
+    },
+}
+SAMPLES = 2  # per language, of the first four low-resource languages
+
+
+def demo_config(corpus: str, teacher: str, folder: Path) -> RunConfig:
+    if corpus not in CORPORA:
+        raise ValueError(f"--corpus is {corpus!r}; it is one of {', '.join(CORPORA)}")
+    values = {name: dict(part) for name, part in CORPORA[corpus].items()}
+    values["data"]["folder"] = str(folder / corpus / "data")
+    return parse_config({"name": teacher, "teacher": teacher, **values}, origin="rota demo")
+
+
+def run_demo(corpus: str, teacher: str, folder: Path) -> None:
+    """Prepare, train, evaluate, show; every part that is done already is skipped."""
+    config = demo_config(corpus, teacher, folder)
+    show.console.rule(f"1. The {corpus} corpus")
+    try:
+        with show.progress_bar() as progress:
+            store = api.prepare(config, progress=progress)
+    except CatalogueUnavailable as error:
+        show.console.print(f"{error}\nUsing the generated languages instead: their scores say nothing about real ones.")
+        return run_demo("synthetic", teacher, folder)
+    show.console.print(show.data_table(store))
+    run = folder / corpus / teacher
+    show.console.rule(f"2. Training with the {teacher} schedule")
+    loop = train_with_display(config, run, until=None, again=f"rota demo --corpus {corpus} --teacher {teacher}")
+    if loop.step < loop.steps:
+        return None
+    show.console.rule("3. Translating the test sets")
+    evaluation = evaluate_with_display(run, split="test", step=None, beam=None)
+    _show_results(run, store, evaluation, config)
+    return None
+
+
+def _show_results(run: Path, store: Store, evaluation: Evaluation, config: RunConfig) -> None:
+    show.console.print(show.score_table(evaluation, f"{run}, step {evaluation.step:,}, test"))
+    show.console.print(show.sample_table(_samples(run, store, evaluation, config)))
+    picture = plot_shares(run, run / "shares.png")
+    other = "proportional" if config.teacher.name == "uniform" else "uniform"
+    corpus, language = config.data.corpus, store.languages[0]
+    show.console.print(
+        f"\nWhat it trained on is drawn in {picture}.\n"
+        "Try next:\n"
+        f"  rota demo --corpus {corpus} --teacher {other}   the same with another schedule\n"
+        f"  rota translate {run} --language {language}   translate your own sentences\n"
+        "  rota teachers   all schedules and their parameters\n"
+        "README.md shows how to train on your own parallel text.",
+        highlight=False,
+    )
+
+
+def _samples(run: Path, store: Store, evaluation: Evaluation, config: RunConfig) -> list[dict[str, str]]:
+    """The middle sentences of some test sets: neither chosen by hand nor the alphabetically first."""
+    samples = []
+    for arm in (store.low_resource or store.languages)[:4]:
+        pairs = store.text("test", arm)
+        path = translation_path(run, evaluation.step, "test", arm, config.evaluation)
+        translations = path.read_text(encoding="utf-8").split("\n")
+        for index in (len(pairs) // 3, 2 * len(pairs) // 3)[:SAMPLES]:
+            source, reference = pairs[index]
+            found = {"language": arm, "source": source, "translation": translations[index], "reference": reference}
+            samples.append(found)
+    return samples

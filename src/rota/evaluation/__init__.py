@@ -1,0 +1,1 @@
+"""From a trained run to translations and scores."""

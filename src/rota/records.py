@@ -1,0 +1,72 @@
+"""Append-only run records: one JSON object a line. Figures and tables are made from these files alone."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+Entry = dict[str, Any]
+
+
+class Record:
+    """One file of entries, each with a ``step``; a run that resumes cuts it back to its checkpoint."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: IO[str] | None = None
+
+    def write(self, entry: Mapping[str, Any]) -> None:
+        if self._file is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.truncate()
+            self._file = self.path.open("a", encoding="utf-8")
+        self._file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+
+    def flush(self) -> None:
+        """Everything written is on the disk afterwards; called before a checkpoint relies on it."""
+        if self._file is not None:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+    def truncate(self, step: int | None = None) -> None:
+        """Drop every entry after ``step``, if given, and a last line that was never finished."""
+        self.close()
+        if not self.path.exists():
+            return
+        keep = 0
+        with self.path.open("rb") as file:
+            for line in file:
+                if not line.endswith(b"\n") or (step is not None and json.loads(line)["step"] > step):
+                    break
+                keep += len(line)
+        os.truncate(self.path, keep)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def read_record(path: Path) -> Iterator[Entry]:
+    """Entries of a record, plain or gzipped; a last line still being written is left out."""
+    if not path.exists():
+        return
+    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+        for line in file:
+            if line.endswith("\n"):
+                yield json.loads(line)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """The file holds either its old or its new text, never a part."""
+    partial = path.with_name(f".{path.name}.partial")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with partial.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)

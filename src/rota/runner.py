@@ -1,0 +1,81 @@
+"""Training and evaluation with a display: what ``rota train``, ``evaluate`` and ``demo`` share."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Literal, cast
+
+from rich.logging import RichHandler
+
+from rota import api, show
+from rota.config import RunConfig
+from rota.evaluation.evaluate import Evaluation, EvaluationConfig
+from rota.evaluation.translator import read_run
+from rota.student.nmt import NotFiniteError
+from rota.training.display import Display
+from rota.training.loop import Loop
+from rota.training.stop import stop_on_signals
+
+
+def train_with_display(config: RunConfig, run: Path, *, until: int | None, again: str) -> Loop:
+    """Train under a live display; ``again`` is the command that goes on after an interruption."""
+    log_to_console()
+    with show.progress_bar() as progress:
+        store = api.prepare(config, progress=progress)
+    loop = api.build_loop(config, store, run)
+    if loop.step >= loop.steps:
+        show.console.print(f"{run} is trained: {loop.step:,} steps. Next: rota evaluate {run}")
+        return loop
+    if loop.step:
+        show.console.print(f"going on from step {loop.step:,}")
+    title = f"{run.name} ({config.teacher.name})"
+    display = Display(show.console, title=title, languages=store.languages, steps=loop.steps)
+    display.resume(loop.step, loop.seen)
+    with stop_on_signals() as stop, display:
+        try:
+            api.run_loop(loop, config, run, until=until, listeners=[display], stop=stop)
+        except NotFiniteError as error:
+            raise NotFiniteError(f"{error} {_last_good(loop)}") from None
+    _say_how_it_ended(loop, run, again, interrupted=stop())
+    return loop
+
+
+def _last_good(loop: Loop) -> str:
+    newest = loop.checkpoints.newest()
+    return "No checkpoint was saved yet." if newest is None else f"The last good checkpoint is {newest.folder}."
+
+
+def _say_how_it_ended(loop: Loop, run: Path, again: str, *, interrupted: bool) -> None:
+    if loop.step >= loop.steps:
+        show.console.print(f"trained {loop.step:,} steps; next: rota evaluate {run}")
+    else:
+        why = "stopped" if interrupted else "reached --until"
+        show.console.print(f"{why} at step {loop.step:,} and saved; go on with: {again}")
+
+
+def evaluate_with_display(run: Path, *, split: str, step: int | None, beam: int | None) -> Evaluation:
+    """Scores of a run under a progress bar; ``beam`` takes the place of the config's."""
+    if split not in ("dev", "test"):
+        raise ValueError(f"--split is {split!r}; it is dev or test")
+    search = EvaluationConfig.model_validate(read_run(run)["config"]["evaluation"])
+    if beam is not None:
+        search = search.model_copy(update={"beam": beam})
+    with show.progress_bar() as progress:
+        return api.evaluate(
+            run,
+            split=cast(Literal["dev", "test"], split),
+            step=step,
+            search=search,
+            progress=lambda arm, done, total: progress(f"translating {arm}", done, total),
+        )
+
+
+def log_to_console() -> None:
+    """Messages go through the console, so that they do not tear a live display."""
+    logging.basicConfig(
+        level=logging.INFO,
+        format="%(message)s",
+        force=True,
+        handlers=[RichHandler(console=show.console, show_path=False)],
+    )

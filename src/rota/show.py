@@ -1,0 +1,98 @@
+"""Tables and progress bars for people: everything the commands print."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from rota.data.store import Store
+from rota.evaluation.evaluate import Evaluation
+from rota.teachers import TeacherConfig
+
+console = Console()
+errors = Console(stderr=True)
+
+
+@contextmanager
+def progress_bar() -> Iterator[Callable[[str, int, int | None], None]]:
+    """A function ``(stage, done, total)`` that draws one bar for each stage."""
+    columns = (TextColumn("{task.description:<24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
+        tasks: dict[str, int] = {}
+
+        def report(stage: str, done: int, total: int | None) -> None:
+            if stage not in tasks:
+                tasks[stage] = int(bars.add_task(stage, total=total))
+            bars.update(bars.task_ids[tasks[stage]], completed=done, total=total)
+
+        yield report
+        for task in bars.tasks:
+            bars.update(task.id, total=task.completed or 1, completed=task.completed or 1)
+
+
+def data_table(store: Store) -> Table:
+    """Pairs of each language: kept for train, dev and test, and dropped from train by reason."""
+    counts = store.manifest.cleaning
+    reasons = sorted({reason for splits in counts.values() for reason in splits["train"]} - {"kept"})
+    shown = [reason for reason in reasons if any(splits["train"].get(reason) for splits in counts.values())]
+    table = _table(f"{store.folder}: {store.manifest.vocabulary:,} subwords")
+    for name in ("language", "train", "dev", "test"):
+        table.add_column(name, justify="left" if name == "language" else "right")
+    for reason in shown:
+        table.add_column(f"dropped: {reason}", justify="right", style="dim")
+    for arm, splits in counts.items():
+        kept = [f"{splits[split]['kept']:,}" for split in ("train", "dev", "test")]
+        low = " (low)" if arm in store.low_resource else ""
+        table.add_row(arm + low, *kept, *(f"{splits['train'].get(reason, 0):,}" for reason in shown))
+    return table
+
+
+def score_table(evaluation: Evaluation, title: str) -> Table:
+    """BLEU and chrF by language, then the averages."""
+    metrics = [found.metric for found in next(iter(evaluation.scores.values()))]
+    table = _table(title)
+    table.add_column("language")
+    for metric in metrics:
+        table.add_column({"bleu": "BLEU", "chrf": "chrF"}.get(metric, metric), justify="right")
+    for arm in evaluation.scores:
+        low = " (low)" if arm in evaluation.low_resource else ""
+        table.add_row(arm + low, *(f"{evaluation.values(metric)[arm]:.1f}" for metric in metrics))
+    table.add_section()
+    for group in evaluation.averages(metrics[0]):
+        table.add_row(group, *(f"{evaluation.averages(metric)[group]:.1f}" for metric in metrics), style="bold")
+    return table
+
+
+def signatures(evaluation: Evaluation) -> str:
+    first = next(iter(evaluation.scores.values()))
+    return "\n".join(f"{found.metric}: {found.signature}" for found in first)
+
+
+def sample_table(samples: Sequence[Mapping[str, str]]) -> Table:
+    """Source, translation and reference of a few sentences."""
+    table = _table("samples")
+    for name in ("language", "source", "translation", "reference"):
+        table.add_column(name, overflow="fold", style="dim" if name == "reference" else "")
+    for sample in samples:
+        table.add_row(*(sample[name] for name in ("language", "source", "translation", "reference")))
+    return table
+
+
+def teacher_table(name: str, config: type[TeacherConfig]) -> Table:
+    """What a teacher does, and its parameters with defaults."""
+    table = _table(f"{name}: {(config.__doc__ or '').strip()}")
+    for column in ("parameter", "default", "meaning"):
+        table.add_column(column, style="cyan" if column == "parameter" else "")
+    for parameter, field in config.model_fields.items():
+        if parameter != "name":
+            default = "(required)" if field.is_required() else str(field.default)
+            table.add_row(f"  {parameter}", default, field.description or "")
+    return table
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2), show_edge=False)

@@ -1,0 +1,92 @@
+"""How large the student is and how it learns: its settings and the learning-rate schedule."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from pydantic import Field, model_validator
+
+from rota.settings import Duration, DurationField, Settings
+from rota.student.transformer import Shape
+
+PRESETS: Final = {"tiny": (2, 128, 4, 512), "small": (3, 256, 4, 1024), "base": (6, 512, 8, 2048)}
+"""Layers per side, width, heads, feed-forward width."""
+
+
+class LearningRate(Settings):
+    """How high the rate rises; exactly one of the two is given.
+
+    ``scale`` is the factor of Vaswani et al. and of OpenNMT-py's ``noam``: the rate is ``scale * width ** -0.5 *
+    min(step ** -0.5, step * warmup ** -1.5)``. ``peak`` is the rate at the end of the warm-up, whatever the width.
+    """
+
+    scale: float | None = Field(default=None, gt=0)
+    peak: float | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> LearningRate:
+        if (self.scale is None) == (self.peak is None):
+            raise ValueError("give either scale (paper: 10) or peak (for example 0.001), not both and not neither")
+        return self
+
+
+class StudentConfig(Settings):
+    """Size of the network and how it learns. Defaults are the paper's, except for the size."""
+
+    preset: Literal["tiny", "small", "base"] = "small"
+    layers: int | None = Field(default=None, ge=1)  # of the encoder and of the decoder each
+    encoder_layers: int | None = Field(default=None, ge=1)
+    decoder_layers: int | None = Field(default=None, ge=1)
+    width: int | None = Field(default=None, ge=4)
+    heads: int | None = Field(default=None, ge=1)
+    feedforward: int | None = Field(default=None, ge=1)
+    tie_embeddings: bool = True
+    dropout: float = Field(default=0.3, ge=0, lt=1)
+    attention_dropout: float | None = Field(default=None, ge=0, lt=1)  # None: as dropout
+    label_smoothing: float = Field(default=0.1, ge=0, lt=1)
+    learning_rate: LearningRate = LearningRate(scale=10)
+    lr_warmup: DurationField = Duration("16k")  # 0: the first step already has the highest rate
+    betas: tuple[float, float] = (0.9, 0.998)
+    clip_norm: float = Field(default=5.0, gt=0)
+    precision: Literal["float32", "bf16"] = "float32"
+    device: str = "auto"
+
+    @model_validator(mode="after")
+    def _buildable(self) -> StudentConfig:
+        self.shape(vocabulary=4)
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas {self.betas} must lie between 0 and 1; the paper has 0.9 and 0.998")
+        return self
+
+    def shape(self, vocabulary: int) -> Shape:
+        """The preset with what is overridden in its place."""
+        layers, width, heads, feedforward = PRESETS[self.preset]
+        layers = self.layers or layers
+        return Shape(
+            vocabulary=vocabulary,
+            encoder_layers=self.encoder_layers or layers,
+            decoder_layers=self.decoder_layers or layers,
+            width=self.width or width,
+            heads=self.heads or heads,
+            feedforward=self.feedforward or feedforward,
+            tie_embeddings=self.tie_embeddings,
+        )
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A rate that rises linearly to ``peak`` at step ``warmup`` and falls with the inverse square root of the step."""
+
+    peak: float
+    warmup: int  # 0 and 1 mean the same: the first step has the highest rate
+
+    @classmethod
+    def from_scale(cls, scale: float, *, width: int, warmup: int) -> Schedule:
+        return cls(peak=scale * (width * max(warmup, 1)) ** -0.5, warmup=warmup)
+
+    def __call__(self, step: int) -> float:
+        """The learning rate of the given update; the first one is 1."""
+        warmup = max(self.warmup, 1)
+        return self.peak * min(step / warmup, math.sqrt(warmup / step))

@@ -1,0 +1,107 @@
+"""Output projection and cross-entropy together, a few rows at a time: all logits are never in memory at once.
+
+N target tokens, C rows of a chunk, V vocabulary, D model width.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+CHUNK_LOGITS = 2**20
+"""Logits held at once (4 MB in float32)."""
+
+
+def smoothed_loss(
+    states_ND: Tensor, output_VD: Tensor, target_N: Tensor, *, label_smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """Summed label-smoothed cross-entropy, to differentiate, and the cross-entropy of every token without smoothing.
+
+    Smoothing spreads ``label_smoothing`` evenly over the whole vocabulary, as ``torch.nn.functional.cross_entropy``.
+    """
+    smoothed, losses_N = _SmoothedLoss.apply(states_ND, output_VD, target_N, label_smoothing)  # type: ignore[no-untyped-call]
+    return smoothed, losses_N
+
+
+def token_losses(states_ND: Tensor, output_VD: Tensor, target_N: Tensor) -> Tensor:
+    """Cross-entropy of every target token in nats, without smoothing and without gradients."""
+    states_ND, output_VD = _lowered(states_ND.detach(), output_VD.detach())
+    rows = _chunk_rows(output_VD)
+    chunks = [slice(start, start + rows) for start in range(0, len(target_N), rows)]
+    return torch.cat([_exponentials(states_ND[chunk], output_VD, target_N[chunk])[2] for chunk in chunks])
+
+
+def _chunk_rows(output_VD: Tensor) -> int:
+    return max(16, CHUNK_LOGITS // len(output_VD))
+
+
+def _lowered(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """In the precision that autocast asks for; a function of our own has to see to that itself."""
+    device = tensors[0].device.type
+    if not torch.is_autocast_enabled(device):
+        return tensors
+    return tuple(tensor.to(torch.get_autocast_dtype(device)) for tensor in tensors)
+
+
+def _exponentials(states_CD: Tensor, output_VD: Tensor, target_C: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """exp(logit - highest) and its row sums, both float32; the losses; the log of the normaliser."""
+    logits_CV = torch.mm(states_CD, output_VD.t()).float()
+    highest_C1 = logits_CV.amax(1, keepdim=True)
+    wanted_C1 = logits_CV.gather(1, target_C[:, None])
+    exponentials_CV = logits_CV.sub_(highest_C1).exp_()
+    sums_C1 = exponentials_CV.sum(1, keepdim=True)
+    normaliser_C1 = sums_C1.log() + highest_C1
+    return exponentials_CV, sums_C1, (normaliser_C1 - wanted_C1)[:, 0], normaliser_C1[:, 0]
+
+
+class _SmoothedLoss(Function):
+    """Computes the gradients on the way forward, while a chunk of logits is in cache; the way back only scales them.
+
+    With p the softmax, e the smoothing and u one over the vocabulary size, the gradient of a row of logits is
+    p - (1 - e) at the target - e * u everywhere. The last, constant part touches no logit: it adds the same vector to
+    all states and to all rows of the output matrix. In the same way the mean logit of a row is its state times the
+    mean row of the output matrix.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, states_ND: Tensor, output_VD: Tensor, target_N: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        lowered_ND, lowered_VD = _lowered(states_ND, output_VD)
+        mean_D = output_VD.float().mean(0)
+        states_gradient = torch.empty_like(states_ND, dtype=torch.float32)
+        output_gradient = torch.zeros_like(output_VD, dtype=torch.float32)
+        losses, normalisers = [], []
+        rows = _chunk_rows(output_VD)
+        for start in range(0, len(target_N), rows):
+            chunk = slice(start, start + rows)
+            states_CD, target_C1 = lowered_ND[chunk], target_N[chunk, None]
+            weights_CV, sums_C1, losses_C, normaliser_C = _exponentials(states_CD, lowered_VD, target_N[chunk])
+            losses.append(losses_C)
+            normalisers.append(normaliser_C)
+            weights_CV.scatter_add_(1, target_C1, sums_C1 * (smoothing - 1))
+            weights_CV = weights_CV.to(lowered_VD.dtype)
+            states_gradient[chunk] = torch.mm(weights_CV, lowered_VD).float().div_(sums_C1)
+            _add_product(output_gradient, weights_CV, (states_CD / sums_C1).to(lowered_VD.dtype))
+        states_gradient.sub_(mean_D, alpha=smoothing)
+        output_gradient.sub_(states_ND.float().sum(0), alpha=smoothing / len(output_VD))
+        ctx.save_for_backward(states_gradient.to(states_ND.dtype), output_gradient.to(output_VD.dtype))
+        losses_N = torch.cat(losses)
+        ctx.mark_non_differentiable(losses_N)
+        uniform = torch.cat(normalisers).sum() - states_ND.float().sum(0) @ mean_D
+        return (1 - smoothing) * losses_N.sum() + smoothing * uniform, losses_N
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> Any:
+        states_gradient, output_gradient = ctx.saved_tensors
+        return states_gradient * gradient, output_gradient * gradient, None, None
+
+
+def _add_product(total_VD: Tensor, weights_CV: Tensor, states_CD: Tensor) -> None:
+    if weights_CV.dtype == total_VD.dtype:
+        total_VD.addmm_(weights_CV.t(), states_CD)
+    else:
+        total_VD.add_(torch.mm(weights_CV.t(), states_CD))

@@ -1,0 +1,231 @@
+"""The student as the loop sees it: network, optimiser and learning-rate schedule behind ``update`` and ``losses``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rota.student.attention import Layout
+from rota.student.config import Schedule, StudentConfig
+from rota.student.dropout import Noise
+from rota.student.loss import smoothed_loss, token_losses
+from rota.student.transformer import Transformer
+from rota.types import Batch, FloatArray, IntArray, SentenceLosses, State
+
+EVALUATION_TOKENS: Final = 8_000
+"""Target tokens that :meth:`NMT.losses` runs through the network at once."""
+
+
+class NotFiniteError(ArithmeticError):
+    """The loss or its gradient is not a finite number; the weights are still those of the step before."""
+
+
+def build_student(config: StudentConfig, *, vocabulary: int, steps: int, seed: int) -> NMT:
+    """A student with fresh weights; ``steps`` is the length of the run, of which the warm-up may be a share."""
+    shape = config.shape(vocabulary)
+    warmup = config.lr_warmup.steps(steps)
+    rate = config.learning_rate
+    if rate.peak is not None:
+        schedule = Schedule(rate.peak, warmup)
+    else:
+        assert rate.scale is not None
+        schedule = Schedule.from_scale(rate.scale, width=shape.width, warmup=warmup)
+    network = Transformer(shape, torch.Generator().manual_seed(_mixed_seed(seed, 0, 0)))
+    return NMT(
+        network.to(find_device(config.device)),
+        seed=seed,
+        schedule=schedule,
+        dropout=config.dropout,
+        attention_dropout=config.dropout if config.attention_dropout is None else config.attention_dropout,
+        label_smoothing=config.label_smoothing,
+        betas=config.betas,
+        clip_norm=config.clip_norm,
+        bf16=config.precision == "bf16",
+    )
+
+
+def find_device(name: str) -> torch.device:
+    """``"auto"`` is the accelerator if there is one, else the CPU; anything else is a device of torch."""
+    if name == "auto":
+        accelerator = torch.accelerator.current_accelerator(check_available=True)
+        return accelerator or torch.device("cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device {name!r} cannot be used here; write auto or cpu") from error
+    return device
+
+
+class NMT:
+    """Implements :class:`rota.types.Student`."""
+
+    def __init__(
+        self,
+        network: Transformer,
+        *,
+        seed: int,
+        schedule: Schedule,
+        dropout: float = 0.3,
+        attention_dropout: float = 0.3,
+        label_smoothing: float = 0.1,
+        betas: tuple[float, float] = (0.9, 0.998),
+        clip_norm: float = 5.0,
+        bf16: bool = False,
+    ) -> None:
+        self.network = network
+        self.step = 0
+        self.schedule, self.clip_norm, self.label_smoothing = schedule, clip_norm, label_smoothing
+        self._dropout, self._attention_dropout = dropout, attention_dropout
+        self._seed, self._bf16 = seed, bf16
+        # OpenNMT-py's epsilon.
+        self._optimiser = torch.optim.Adam(network.parameters(), lr=0.0, betas=betas, eps=1e-9, fused=True)
+        self._start_moments()
+
+    def update(self, batches: Sequence[Batch]) -> float:
+        """One optimiser step on the mean loss per token of all batches; returns the loss without smoothing."""
+        tokens = sum(batch.tokens for batch in batches)
+        self.network.zero_grad(set_to_none=True)
+        loss = math.fsum(self._backward(batch, number, tokens) for number, batch in enumerate(batches)) / tokens
+        self._clip(loss)
+        self.step += 1
+        self._optimiser.param_groups[0]["lr"] = self.schedule(self.step)
+        self._optimiser.step()
+        return loss
+
+    def losses(self, batches: Sequence[Batch]) -> SentenceLosses:
+        """Cross-entropy per sentence in evaluation mode, without smoothing, in the order given; leaves no trace."""
+        joint = _join(batches)
+        sums = np.zeros(joint.sentences)
+        with torch.inference_mode():
+            for rows in _packs(joint.target_lengths, EVALUATION_TOKENS):
+                sums[rows] = self._sentence_losses(_take(joint, rows))
+        return SentenceLosses(sums, joint.target_lengths)
+
+    def state_dict(self) -> State:
+        """Weights and moments, by name. The tensors are the living ones: write them before the next update."""
+        moments: dict[str, dict[str, Tensor]] = {key: {} for key in ("exp_avg", "exp_avg_sq")}
+        for name, parameter in self.network.named_parameters():
+            for key, tensors in moments.items():
+                tensors[name] = self._optimiser.state[parameter][key]
+        return {"network": dict(self.network.state_dict()), "optimiser": moments, "step": self.step}
+
+    def load_state_dict(self, state: State) -> None:
+        self.network.load_state_dict(state["network"])
+        self.step = int(state["step"])
+        for name, parameter in self.network.named_parameters():
+            moments = self._optimiser.state[parameter]
+            moments["step"].fill_(self.step)
+            for key in ("exp_avg", "exp_avg_sq"):
+                moments[key].copy_(state["optimiser"][key][name])
+
+    def _start_moments(self) -> None:
+        """What Adam would create at its first step, created now, so that every state has the same form."""
+        for parameter in self.network.parameters():
+            self._optimiser.state[parameter] = {
+                "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
+            }
+
+    def _backward(self, batch: Batch, number: int, tokens: int) -> float:
+        """Adds the gradients of one micro-batch; returns its summed loss without smoothing."""
+        with self._autocast():
+            states_ND, target_N = self._forward(batch, self._noise(number))
+            smoothed, losses_N = smoothed_loss(
+                states_ND, self.network.output_matrix, target_N, label_smoothing=self.label_smoothing
+            )
+        (smoothed / tokens).backward()  # type: ignore[no-untyped-call]
+        return float(losses_N.sum())
+
+    def _sentence_losses(self, batch: Batch) -> FloatArray:
+        with self._autocast():
+            states_ND, target_N = self._forward(batch, None)
+            losses_N = token_losses(states_ND, self.network.output_matrix, target_N)
+        starts = np.cumsum(batch.target_lengths) - batch.target_lengths
+        sums: FloatArray = np.add.reduceat(losses_N.double().cpu().numpy(), starts)
+        return sums
+
+    def _forward(self, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
+        device, heads = self.network.device, self.network.shape.heads
+        source_N, target_N = (_tensor(ids, device) for ids in (batch.source, batch.target))
+        source_layout, target_layout = (
+            Layout(lengths, heads, device) for lengths in (batch.source_lengths, batch.target_lengths)
+        )
+        return self.network(source_N, source_layout, target_N, target_layout, noise), target_N
+
+    def _noise(self, number: int) -> Noise | None:
+        """Dropout of a micro-batch: a function of seed, step and its number alone, so a resumed run needs no state."""
+        if self._dropout == 0 and self._attention_dropout == 0:
+            return None
+        generator = torch.Generator(self.network.device)
+        generator.manual_seed(_mixed_seed(self._seed, self.step + 1, number))
+        return Noise(generator, self._dropout, self._attention_dropout)
+
+    def _clip(self, loss: float) -> None:
+        gradients = [parameter.grad for parameter in self.network.parameters() if parameter.grad is not None]
+        norm = float(torch.nn.utils.get_total_norm(gradients))
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            self.network.zero_grad(set_to_none=True)
+            step = self.step + 1
+            raise NotFiniteError(
+                f"loss {loss:g} and gradient norm {norm:g} at step {step} with learning rate {self.schedule(step):.3g};"
+                " the weights are those of the step before: lower student.learning_rate or lengthen student.lr_warmup"
+            )
+        if norm > self.clip_norm:
+            torch._foreach_mul_(gradients, self.clip_norm / norm)
+
+    def _autocast(self) -> torch.autocast:
+        return torch.autocast(self.network.device.type, dtype=torch.bfloat16, enabled=self._bf16)
+
+
+def _mixed_seed(seed: int, step: int, number: int) -> int:
+    return int(np.random.SeedSequence([seed, step, number]).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def _tensor(ids: IntArray, device: torch.device) -> Tensor:
+    return torch.from_numpy(ids.astype(np.int64)).to(device)
+
+
+def _join(batches: Sequence[Batch]) -> Batch:
+    """All sentences in one batch, in order."""
+    if len(batches) == 1:
+        return batches[0]
+    return Batch(
+        batches[0].arm,
+        source=np.concatenate([batch.source for batch in batches]),
+        source_lengths=np.concatenate([batch.source_lengths for batch in batches]),
+        target=np.concatenate([batch.target for batch in batches]),
+        target_lengths=np.concatenate([batch.target_lengths for batch in batches]),
+        tokens_by_language={},
+    )
+
+
+def _packs(lengths: IntArray, budget: int) -> Iterator[IntArray]:
+    """Sentence numbers in groups of at most ``budget`` tokens (or one sentence), similar lengths together."""
+    order = np.argsort(lengths, kind="stable")
+    filled = np.cumsum(lengths[order])
+    start = 0
+    while start < len(order):
+        before = filled[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(filled, before + budget, side="right")))
+        yield order[start:stop]
+        start = stop
+
+
+def _take(batch: Batch, rows: IntArray) -> Batch:
+    source, source_lengths = _sentences(batch.source, batch.source_lengths, rows)
+    target, target_lengths = _sentences(batch.target, batch.target_lengths, rows)
+    return Batch(batch.arm, source, source_lengths, target, target_lengths, tokens_by_language={})
+
+
+def _sentences(flat: IntArray, lengths: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
+    starts = np.cumsum(lengths) - lengths
+    taken = lengths[rows]
+    shifts = np.repeat(starts[rows] - (np.cumsum(taken) - taken), taken)
+    return flat[shifts + np.arange(taken.sum())], taken

@@ -1,0 +1,185 @@
+"""Greedy and beam search over one network or an ensemble.
+
+B sentences, W hypotheses (beams) of each, R = B * W rows, C candidates, T target positions so far, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rota.student.decoding import StepDecoder
+from rota.student.transformer import BOS, DECODER_START, EOS, PAD, Transformer
+from rota.types import IntArray
+
+MAX_LENGTH: Final = 1023
+"""No translation is longer: with its end symbol it fills the 1,024 positions of an exported M2M100."""
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A translation as subword ids without its end symbol."""
+
+    ids: IntArray
+    score: float  # summed log-probability, end symbol included, over length ** length_penalty; higher is better
+
+
+def translate(
+    networks: Sequence[Transformer],
+    sources: Sequence[IntArray],
+    *,
+    beam: int = 5,
+    length_penalty: float = 1.0,
+    max_ratio: float = 2.0,
+    extra: int = 10,
+    batch_tokens: int = 4000,
+    progress: Callable[[int], None] | None = None,
+) -> list[Hypothesis]:
+    """The best translation of every source, in the order given; a source is language tag, subwords, end of sentence.
+
+    At every step an ensemble averages the probabilities of its networks. A translation has at most ``max_ratio`` times
+    the tokens of its source plus ``extra``; there the end symbol is forced. The symbols for padding and beginning are
+    never produced. A sentence is finished when ``beam`` hypotheses have ended, as in fairseq, or when no unfinished one
+    can still win. ``length_penalty=1`` is the mean log-probability per token, 0 prefers short translations.
+    ``progress`` is called with the number of sentences just finished.
+    """
+    _check(networks, sources, beam, length_penalty)
+    found: dict[int, Hypothesis] = {}
+    for numbers in _batches(sources, batch_tokens):
+        chosen = [sources[number] for number in numbers]
+        limits = [min(int(max_ratio * len(source)) + extra, MAX_LENGTH) for source in chosen]
+        found.update(zip(numbers, _search(networks, chosen, limits, beam, length_penalty), strict=True))
+        if progress is not None:
+            progress(len(numbers))
+    return [found[number] for number in range(len(sources))]
+
+
+def _check(networks: Sequence[Transformer], sources: Sequence[IntArray], beam: int, length_penalty: float) -> None:
+    if not networks:
+        raise ValueError("there is no network to translate with; give at least one")
+    sizes = sorted({network.shape.vocabulary for network in networks})
+    if len(sizes) > 1:
+        raise ValueError(f"an ensemble needs one vocabulary, but these have {sizes} entries; use runs of the same data")
+    if beam < 1 or beam > sizes[0] // 2:
+        raise ValueError(f"beam {beam} is not possible; choose 1 (greedy) to {sizes[0] // 2}")
+    if length_penalty < 0:
+        raise ValueError(f"length penalty {length_penalty} is negative; choose 0 or more (1: mean per token)")
+    for number, source in enumerate(sources):
+        if len(source) == 0:
+            raise ValueError(f"source {number} has no tokens; it needs at least its language tag and the end symbol")
+
+
+def _batches(sources: Sequence[IntArray], budget: int) -> Iterator[list[int]]:
+    """Sentence numbers, long sources first; the padded sources of a batch have at most ``budget`` tokens."""
+    order = sorted(range(len(sources)), key=lambda number: -len(sources[number]))
+    start = 0
+    while start < len(order):
+        count = max(1, budget // len(sources[order[start]]))
+        yield order[start : start + count]
+        start += count
+
+
+@torch.inference_mode()
+def _search(
+    networks: Sequence[Transformer], sources: Sequence[IntArray], limits: Sequence[int], beam: int, penalty: float
+) -> list[Hypothesis]:
+    decoders = [StepDecoder(network, sources, beam) for network in networks]
+    beams = _Beams(torch.tensor(limits, device=networks[0].device), beam, penalty)
+    while True:
+        rows_R, kept_B = beams.advance(_mean_log_probabilities([decoder.step(beams.last_R) for decoder in decoders]))
+        if len(kept_B) == 0:
+            return beams.best()
+        for decoder in decoders:
+            decoder.select(rows_R)
+            if len(kept_B) < beams.before:
+                decoder.drop_sentences(kept_B)
+
+
+def _mean_log_probabilities(logits_RV: Sequence[Tensor]) -> Tensor:
+    """Log of the mean probability over the networks."""
+    if len(logits_RV) == 1:
+        return logits_RV[0].log_softmax(-1)
+    stacked = torch.stack([logits.log_softmax(-1) for logits in logits_RV])
+    return stacked.logsumexp(0) - math.log(len(logits_RV))
+
+
+class _Beams:
+    """The hypotheses of all sentences of a batch that are not finished, and the best finished one of each sentence."""
+
+    def __init__(self, limits_B: Tensor, beam: int, penalty: float) -> None:
+        self.beam, self.penalty = beam, penalty
+        sentences, device = len(limits_B), limits_B.device
+        self.before = sentences
+        self.sentences_B = torch.arange(sentences, device=device)
+        self.limits_B = limits_B
+        self.tokens_BWT = torch.full((sentences, beam, 1), DECODER_START, device=device)
+        self.scores_BW = torch.full((sentences, beam), -math.inf, device=device)
+        self.scores_BW[:, 0] = 0.0  # all hypotheses start alike, so only one may go on
+        self.ended_B = torch.zeros(sentences, dtype=torch.int64, device=device)
+        self.best_scores = torch.full((sentences,), -math.inf, device=device)
+        self.best_tokens: list[IntArray] = [np.zeros(0, dtype=np.int64)] * sentences
+
+    @property
+    def last_R(self) -> Tensor:
+        return self.tokens_BWT[:, :, -1].flatten()
+
+    def best(self) -> list[Hypothesis]:
+        return [Hypothesis(ids, score) for ids, score in zip(self.best_tokens, self.best_scores.tolist(), strict=True)]
+
+    def advance(self, log_probabilities_RV: Tensor) -> tuple[Tensor, Tensor]:
+        """One more token; returns the rows that live on, as numbers of the old rows, and the sentences likewise."""
+        scores_BC, parents_BC, tokens_BC = self._candidates(log_probabilities_RV)
+        ends_BC = tokens_BC == EOS
+        self._finish(scores_BC, parents_BC, ends_BC)
+        # At most W candidates of 2 W are ends, one of each parent; the first W others live on.
+        alive_BW = ends_BC.long().argsort(dim=1, stable=True)[:, : self.beam]
+        scores_BW = scores_BC.gather(1, alive_BW)
+        kept_B = self._open(scores_BW).nonzero()[:, 0]
+        parents_BW, tokens_BW = (table.gather(1, alive_BW)[kept_B] for table in (parents_BC, tokens_BC))
+        rows_BW = kept_B[:, None] * self.beam + parents_BW
+        history_BWT = self.tokens_BWT.flatten(0, 1)[rows_BW]
+        self.before = len(self.sentences_B)
+        self.tokens_BWT = torch.cat([history_BWT, tokens_BW[:, :, None]], dim=2)
+        self.scores_BW = scores_BW[kept_B]
+        self.sentences_B, self.limits_B, self.ended_B = (
+            table[kept_B] for table in (self.sentences_B, self.limits_B, self.ended_B)
+        )
+        return rows_BW.flatten(), kept_B
+
+    def _candidates(self, log_probabilities_RV: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The 2 W best continuations of each sentence, best first: summed log-probability, parent, token."""
+        vocabulary = log_probabilities_RV.shape[1]
+        log_probabilities_RV[:, [PAD, BOS]] = -math.inf
+        totals_BWV = log_probabilities_RV.view(-1, self.beam, vocabulary) + self.scores_BW[:, :, None]
+        full_B = self.limits_B < self.tokens_BWT.shape[2]
+        ends_BW = totals_BWV[full_B, :, EOS]
+        totals_BWV[full_B] = -math.inf
+        totals_BWV[full_B, :, EOS] = ends_BW
+        scores_BC, places_BC = totals_BWV.flatten(1).topk(2 * self.beam)
+        return scores_BC, places_BC // vocabulary, places_BC % vocabulary
+
+    def _finish(self, scores_BC: Tensor, parents_BC: Tensor, ends_BC: Tensor) -> None:
+        """Takes note of hypotheses that end here; an end counts if it is among the W best continuations."""
+        length = self.tokens_BWT.shape[2]  # the end symbol takes the place of the start symbol
+        ends_BW = ends_BC[:, : self.beam] & scores_BC[:, : self.beam].isfinite()
+        normalised_BW = (scores_BC[:, : self.beam] / length**self.penalty).masked_fill(~ends_BW, -math.inf)
+        self.ended_B = self.ended_B + ends_BW.sum(1)
+        scores_B, places_B = normalised_BW.max(1)
+        for row in (scores_B > self.best_scores[self.sentences_B]).nonzero()[:, 0].tolist():
+            sentence = int(self.sentences_B[row])
+            self.best_scores[sentence] = scores_B[row]
+            parent = parents_BC[row, places_B[row]]
+            self.best_tokens[sentence] = self.tokens_BWT[row, parent, 1:].cpu().numpy()
+
+    def _open(self, scores_BW: Tensor) -> Tensor:
+        """Which sentences go on: fewer than W ends, and some hypothesis that could still beat the best one."""
+        # A sum of log-probabilities only falls; the most favourable length is the longest.
+        hope_B = scores_BW.amax(1) / (self.limits_B + 1) ** self.penalty
+        below_limit_B = self.limits_B >= self.tokens_BWT.shape[2]
+        return (self.ended_B < self.beam) & below_limit_B & (hope_B > self.best_scores[self.sentences_B])

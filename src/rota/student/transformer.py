@@ -1,0 +1,258 @@
+"""The network, top to bottom: a pre-norm Transformer that computes nothing on padding.
+
+Weight for weight it is Hugging Face's M2M100: see :func:`to_m2m100`. N tokens of all sentences (flat rows),
+D model width, F feed-forward width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rota.student.attention import Layout, attend, join_heads, split_heads
+from rota.student.dropout import Noise
+
+BOS: Final = 0
+PAD: Final = 1
+EOS: Final = 2
+UNK: Final = 3
+DECODER_START: Final = EOS
+"""Special symbols are those of M2M100; the data part uses the same numbers."""
+
+FIRST_POSITION: Final = PAD + 1
+"""Row of the sinusoid table at which sentences start, as in M2M100."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How large a network is."""
+
+    vocabulary: int
+    encoder_layers: int
+    decoder_layers: int
+    width: int
+    heads: int
+    feedforward: int
+    tie_embeddings: bool = True  # the output projection is the embedding matrix; both sides always share theirs
+
+    def __post_init__(self) -> None:
+        if self.width % self.heads or self.width % 2 or self.width < 4:
+            raise ValueError(
+                f"width {self.width} with {self.heads} heads: choose an even width that the number of heads divides"
+            )
+
+
+class SelfAttention(nn.Module):
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.query_key_value = nn.Linear(shape.width, 3 * shape.width)
+        self.out = nn.Linear(shape.width, shape.width)
+
+    def forward(self, states_ND: Tensor, layout: Layout, hidden: Tensor, noise: Noise | None) -> Tensor:
+        query, key, value = split_heads(self.query_key_value(states_ND), layout.query_key_value)
+        mixed: Tensor = self.out(join_heads(attend(query, key, value, hidden, noise), layout.query))
+        return mixed
+
+
+class CrossAttention(nn.Module):
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.query = nn.Linear(shape.width, shape.width)
+        self.key_value = nn.Linear(shape.width, 2 * shape.width)
+        self.out = nn.Linear(shape.width, shape.width)
+
+    def forward(
+        self, states_ND: Tensor, layout: Layout, memory_ND: Tensor, memory_layout: Layout, noise: Noise | None
+    ) -> Tensor:
+        (query,) = split_heads(self.query(states_ND), layout.query)
+        key, value = split_heads(self.key_value(memory_ND), memory_layout.key_value)
+        mixed = attend(query, key, value, memory_layout.hide_padding, noise)
+        result: Tensor = self.out(join_heads(mixed, layout.query))
+        return result
+
+
+class FeedForward(nn.Module):
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.inner = nn.Linear(shape.width, shape.feedforward)
+        self.outer = nn.Linear(shape.feedforward, shape.width)
+
+    def forward(self, states_ND: Tensor, noise: Noise | None = None) -> Tensor:
+        inner_NF = self.inner(states_ND)
+        inner_NF = inner_NF.relu() if noise is None else noise.relu_dropped(inner_NF)
+        result: Tensor = self.outer(inner_NF)
+        return result
+
+
+class EncoderLayer(nn.Module):
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(shape.width)
+        self.attention = SelfAttention(shape)
+        self.feedforward_norm = nn.LayerNorm(shape.width)
+        self.feedforward = FeedForward(shape)
+
+    def forward(self, states_ND: Tensor, layout: Layout, noise: Noise | None) -> Tensor:
+        update = self.attention(self.attention_norm(states_ND), layout, layout.hide_padding, noise)
+        states_ND = _add(states_ND, update, noise)
+        return _add(states_ND, self.feedforward(self.feedforward_norm(states_ND), noise), noise)
+
+
+class DecoderLayer(nn.Module):
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(shape.width)
+        self.attention = SelfAttention(shape)
+        self.cross_attention_norm = nn.LayerNorm(shape.width)
+        self.cross_attention = CrossAttention(shape)
+        self.feedforward_norm = nn.LayerNorm(shape.width)
+        self.feedforward = FeedForward(shape)
+
+    def forward(
+        self, states_ND: Tensor, layout: Layout, memory_ND: Tensor, memory_layout: Layout, noise: Noise | None
+    ) -> Tensor:
+        update = self.attention(self.attention_norm(states_ND), layout, layout.hide_future, noise)
+        states_ND = _add(states_ND, update, noise)
+        update = self.cross_attention(self.cross_attention_norm(states_ND), layout, memory_ND, memory_layout, noise)
+        states_ND = _add(states_ND, update, noise)
+        return _add(states_ND, self.feedforward(self.feedforward_norm(states_ND), noise), noise)
+
+
+class Transformer(nn.Module):
+    """Encoder, decoder and the output matrix. ``noise=None`` is evaluation; there is no train or eval mode."""
+
+    def __init__(self, shape: Shape, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        self.shape = shape
+        self.embedding = nn.Embedding(shape.vocabulary, shape.width)
+        self.encoder = nn.ModuleList(EncoderLayer(shape) for _ in range(shape.encoder_layers))
+        self.encoder_norm = nn.LayerNorm(shape.width)
+        self.decoder = nn.ModuleList(DecoderLayer(shape) for _ in range(shape.decoder_layers))
+        self.decoder_norm = nn.LayerNorm(shape.width)
+        self.output = None if shape.tie_embeddings else nn.Linear(shape.width, shape.vocabulary, bias=False)
+        self._sinusoids = sinusoids(256, shape.width)
+        self._initialise(generator)
+
+    @property
+    def device(self) -> torch.device:
+        return self.embedding.weight.device
+
+    @property
+    def output_matrix(self) -> Tensor:
+        """V x D: the matrix that turns decoder states into logits."""
+        return self.embedding.weight if self.output is None else self.output.weight
+
+    def forward(
+        self, source_N: Tensor, source_layout: Layout, target_N: Tensor, target_layout: Layout, noise: Noise | None
+    ) -> Tensor:
+        """Decoder states: for each target token the row that predicts it, before the output projection."""
+        # One lookup for both sides, so that the backward pass makes one dense gradient of the embedding.
+        ids = torch.cat([source_N, shift_right(target_N, target_layout)])
+        source_ND, target_ND = self.embedding(ids).split([len(source_N), len(target_N)])
+        source_ND = self.add_positions(source_ND, source_layout.positions, source_layout.longest, noise)
+        memory_ND = self._encode(source_ND, source_layout, noise)
+        states_ND = self.add_positions(target_ND, target_layout.positions, target_layout.longest, noise)
+        for layer in self.decoder:
+            states_ND = layer(states_ND, target_layout, memory_ND, source_layout, noise)
+        result: Tensor = self.decoder_norm(states_ND)
+        return result
+
+    def encode(self, source_N: Tensor, layout: Layout) -> Tensor:
+        """Encoder states in evaluation, one row per source token."""
+        states_ND = self.add_positions(self.embedding(source_N), layout.positions, layout.longest, None)
+        return self._encode(states_ND, layout, None)
+
+    def add_positions(self, embedded_ND: Tensor, positions_N: Tensor, longest: int, noise: Noise | None) -> Tensor:
+        """What the first layer reads: scaled embeddings plus sinusoids. No position reaches ``longest``."""
+        table = self._table(longest + FIRST_POSITION)
+        rows_ND = table.index_select(0, positions_N + FIRST_POSITION)
+        states_ND = torch.add(rows_ND, embedded_ND, alpha=math.sqrt(self.shape.width))
+        return states_ND if noise is None else noise.drop_states(states_ND)
+
+    def _encode(self, states_ND: Tensor, layout: Layout, noise: Noise | None) -> Tensor:
+        for layer in self.encoder:
+            states_ND = layer(states_ND, layout, noise)
+        result: Tensor = self.encoder_norm(states_ND)
+        return result
+
+    def _table(self, rows: int) -> Tensor:
+        if rows > len(self._sinusoids):
+            self._sinusoids = sinusoids(2 * rows, self.shape.width)
+        if self._sinusoids.device != self.device:
+            self._sinusoids = self._sinusoids.to(self.device)
+        return self._sinusoids
+
+    def _initialise(self, generator: torch.Generator | None) -> None:
+        """Xavier uniform for projections, joined ones taken as one matrix; unit variance for scaled embeddings."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight, generator=generator)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+        matrices = [self.embedding.weight] if self.output is None else [self.embedding.weight, self.output.weight]
+        for matrix in matrices:
+            nn.init.normal_(matrix, std=self.shape.width**-0.5, generator=generator)
+
+
+def _add(states_ND: Tensor, update_ND: Tensor, noise: Noise | None) -> Tensor:
+    return states_ND + update_ND if noise is None else noise.add_dropped(states_ND, update_ND)
+
+
+def shift_right(target_N: Tensor, layout: Layout) -> Tensor:
+    """The input of the decoder: every target token moves one row down, each sentence starts with the start symbol."""
+    return target_N.roll(1).index_fill(0, layout.first_rows, DECODER_START)
+
+
+def sinusoids(rows: int, width: int) -> Tensor:
+    """The position table of M2M100: sines in the first half of a row, cosines in the second."""
+    half = width // 2
+    frequencies = torch.exp(torch.arange(half).float() * -(math.log(10_000) / (half - 1)))
+    angles = torch.arange(rows).float()[:, None] * frequencies
+    return torch.cat([angles.sin(), angles.cos()], dim=1)
+
+
+def logits(network: Transformer, states_ND: Tensor) -> Tensor:
+    """Decoder states to N x V logits, for those who want them all."""
+    return functional.linear(states_ND, network.output_matrix)
+
+
+_SINGLE_NAMES = {
+    "attention_norm": "self_attn_layer_norm",
+    "attention.out": "self_attn.out_proj",
+    "cross_attention_norm": "encoder_attn_layer_norm",
+    "cross_attention.query": "encoder_attn.q_proj",
+    "cross_attention.out": "encoder_attn.out_proj",
+    "feedforward_norm": "final_layer_norm",
+    "feedforward.inner": "fc1",
+    "feedforward.outer": "fc2",
+}
+_JOINED_NAMES = {
+    "attention.query_key_value": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "cross_attention.key_value": ("encoder_attn.k_proj", "encoder_attn.v_proj"),
+}
+
+
+def to_m2m100(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The ``state_dict`` of a :class:`Transformer` under the names of ``M2M100ForConditionalGeneration``."""
+    renamed = {}
+    for name, tensor in state.items():
+        place, kind = name.rsplit(".", 1)
+        side, *inner = place.split(".", 2)
+        if not inner:
+            continue
+        module = inner[1]
+        targets = _JOINED_NAMES.get(module) or (_SINGLE_NAMES[module],)
+        for target, part in zip(targets, tensor.chunk(len(targets)), strict=True):
+            renamed[f"model.{side}.layers.{inner[0]}.{target}.{kind}"] = part
+    for side in ("encoder", "decoder"):
+        for kind in ("weight", "bias"):
+            renamed[f"model.{side}.layer_norm.{kind}"] = state[f"{side}_norm.{kind}"]
+        renamed[f"model.{side}.embed_tokens.weight"] = state["embedding.weight"]
+    renamed["model.shared.weight"] = state["embedding.weight"]
+    renamed["lm_head.weight"] = state.get("output.weight", state["embedding.weight"])
+    return renamed

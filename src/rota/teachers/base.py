@@ -1,0 +1,112 @@
+"""What every teacher starts from: the classroom it may know beforehand, and its small config."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BeforeValidator, Field
+
+from rota.settings import DurationField, Settings
+from rota.types import Arm, Teacher
+
+Inform = Literal["none", "rewards", "all"]
+Languages = Literal["all", "high-resource", "low-resource"] | tuple[Arm, ...]
+RewardBatch = Literal["joint", "current-language", "first-arm-train"]
+LossKind = Literal["plain", "smoothed"]
+StateData = Literal["dev", "train"]
+StateLoss = Literal["mean", "summed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Classroom:
+    """What a schedule may know before training starts."""
+
+    sizes: Mapping[Arm, int]  # training sentences by language, in the order of the corpus
+    low_resource: tuple[Arm, ...]
+    steps: int
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        return tuple(self.sizes)
+
+    @property
+    def high_resource(self) -> tuple[Arm, ...]:
+        return tuple(arm for arm in self.sizes if arm not in self.low_resource)
+
+    def select(self, languages: Languages) -> tuple[Arm, ...]:
+        """The languages of a group, or the named ones, which must be in the corpus."""
+        if languages == "all":
+            return self.arms
+        if languages == "low-resource":
+            return _not_empty(self.low_resource, "low-resource")
+        if languages == "high-resource":
+            return _not_empty(self.high_resource, "high-resource")
+        for arm in languages:
+            if arm not in self.sizes:
+                raise ValueError(f"unknown language {arm!r}; the corpus has {', '.join(self.sizes)}")
+        return _not_empty(tuple(dict.fromkeys(languages)), "chosen")
+
+
+def _not_empty(arms: tuple[Arm, ...], group: str) -> tuple[Arm, ...]:
+    if not arms:
+        raise ValueError(f"the corpus has no {group} language; set data.low_resource, or choose the languages by name")
+    return arms
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """How the probe measures what a teacher watches: a request to the probe, nothing the teacher computes with."""
+
+    reward_batch: RewardBatch = "current-language"  # first-arm-train: dev_loss of every arm is the first one's
+    reward_tokens: int = 8_000  # of each reward batch, at most
+    reward_loss: LossKind = "plain"
+    state_data: StateData = "dev"
+    state_loss: StateLoss = "mean"  # summed: over the group's tokens and with label smoothing
+    groups: int = 25  # prototype groups of each language
+    group_sentences: int = 10  # in each group, at most
+    refresh_every: int = 1  # k: only every k-th group is measured again at an observation, in rotation
+
+
+class WarmupConfig(Settings):
+    """The first steps on some languages only, drawn uniformly, before the teacher takes over."""
+
+    until: DurationField = Field(description="the step at which the teacher takes over")
+    languages: Languages = Field("high-resource", description="all, high-resource, low-resource, or a list")
+    inform: Inform = Field("none", description="what the teacher hears of these steps: none, rewards or all")
+
+
+def short_warmup(value: Any) -> Any:
+    """``warmup: 16k`` is short for ``warmup: {until: 16k}``."""
+    return {"until": value} if isinstance(value, str | int | float) and not isinstance(value, bool) else value
+
+
+WarmupField = Annotated[WarmupConfig | None, BeforeValidator(short_warmup)]
+
+
+class TeacherConfig(Settings, ABC):
+    """Base of the teachers' configs; ``build`` makes the teacher without its warm-up."""
+
+    warmup: WarmupField = Field(
+        None, description="steps on the high-resource languages first, such as 16k; null for none"
+    )
+    decide_every: int = Field(1, ge=1, description="updates between two choices")
+    observe_every: int | None = Field(None, ge=1, description="updates between two observations; null: at every choice")
+
+    @abstractmethod
+    def build(self, classroom: Classroom, rng: np.random.Generator) -> Teacher: ...
+
+    def around_warmup(self, teacher: Teacher, classroom: Classroom, rng: np.random.Generator) -> Teacher:  # noqa: ARG002
+        """What comes even before the warm-up, as a wrapper of it; nothing for most teachers."""
+        return teacher
+
+    def measurements(self) -> Measurements:
+        """How the probe is to measure what the teacher watches."""
+        return Measurements()
+
+    def warmup_arms(self, classroom: Classroom, languages: Languages) -> tuple[Arm, ...]:
+        """The arms of the warm-up; the shuffled baseline has mixed batches here too."""
+        return classroom.select(languages)

@@ -1,0 +1,151 @@
+"""The settings of the DQN teacher, with the paper's values as defaults and the released code's as a variant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from pydantic import BeforeValidator, Field, model_validator
+
+from rota.settings import Count, Duration, DurationField
+from rota.teachers.base import (
+    Classroom,
+    LossKind,
+    Measurements,
+    StateData,
+    StateLoss,
+    TeacherConfig,
+    WarmupConfig,
+    WarmupField,
+)
+from rota.teachers.dqn import (
+    DQN,
+    ActsWith,
+    BelowReplayMinimum,
+    FirstTransition,
+    JointOrCurrent,
+    exponential_epsilon,
+    linear_epsilon,
+)
+from rota.teachers.rewards import REWARDS, SCALES, RewardName, ScaleName
+from rota.teachers.variants import Variant, fill_in
+
+RELEASED: dict[str, Any] = {
+    "warmup": {"until": "16k"},
+    "reward": "gain-over-mean",
+    "reward_tokens": 1_000,
+    "reward_loss": "smoothed",
+    "state_data": "train",
+    "state_loss": "summed",
+    "groups": 22,
+    "acts_with": "online",
+    "epsilon_decay": "exponential",
+    "below_replay_minimum": "random",
+    "first_transition": "zero-state",
+    "gradient_clip": 100.0,
+}
+"""What ``variant: released`` sets; the defaults are the paper's. The released warm-up tells the rewards."""
+
+
+class DQNConfig(TeacherConfig):
+    """Q network over the dev losses of all languages (Algorithm 2 and Section 4; values from Kumar et al. 2019)."""
+
+    name: Literal["dqn"] = "dqn"
+    variant: Variant = Field("paper", description="released: all options as in the authors' code")
+    warmup: WarmupField = Field(
+        WarmupConfig(until=Duration("16k")),
+        description="steps on the high-resource languages first (paper: 16k, not heard by the teacher); null for none",
+    )
+    decide_every: int = Field(10, ge=1, description="updates between two choices (paper: 10)")
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field((512, 512), description="hidden layers of the Q network")
+    learning_rate: float = Field(2.5e-4, gt=0, description="of RMSProp (paper: 2.5e-4)")
+    gamma: float = Field(0.99, ge=0, le=1, description="discount of later rewards (paper: 0.99)")
+    tau: float = Field(0.005, ge=0, le=1, description="how far the target network moves at an update (paper: 0.005)")
+    gradient_clip: float | None = Field(None, gt=0, description="largest gradient by value; null: none (released: 100)")
+    replay_minimum: Count = Field(1_000, ge=1, description="transitions before the first update (paper: 1k)")
+    replay_capacity: Count = Field(10_000, ge=1, description="transitions remembered (paper: 10k)")
+    replay_batch: Count = Field(1_000, ge=1, description="transitions in an update (released: 1,000; paper: not given)")
+    epsilon_decay: Literal["linear", "exponential"] = Field(
+        "linear", description="of random choices, from the end of the warm-up; exponential: from step 0 (released)"
+    )
+    epsilon_steps: DurationField = Field(Duration("50k"), description="length of the decay (paper: 50k)")
+    epsilon_floor: float = Field(0.01, ge=0, le=1, description="share of random choices that stays (paper: 0.01)")
+    acts_with: ActsWith = Field("target", description="the network that chooses (Algorithm 2: target)")
+    below_replay_minimum: BelowReplayMinimum = Field(
+        "epsilon-greedy", description="how to choose before the first update (Algorithm 2; released: random)"
+    )
+    first_transition: FirstTransition = Field(
+        "stored-at-second", description="with the second observation, or zero-state: with the first (released)"
+    )
+    reward: RewardName = Field(
+        "step-gain", description="loss before minus loss now (paper), or gain-over-mean (released)"
+    )
+    reward_scale: ScaleName = Field("none", description="rewards as they are, by running quantiles, or as z-score")
+    reward_batch: JointOrCurrent = Field("joint", description="multilingual dev batch, or that of the language played")
+    reward_tokens: Count = Field(8_000, ge=1, description="tokens of the reward batch (paper: 8k; released: 1,000)")
+    reward_loss: LossKind = Field("plain", description="cross-entropy, or label-smoothed as in the released code")
+    state_data: StateData = Field("dev", description="where the prototype sentences come from (released: train)")
+    state_loss: StateLoss = Field("mean", description="per token, or summed and label-smoothed as in the released code")
+    groups: int = Field(25, ge=1, description="prototype groups of each language (paper: 25; released: 22)")
+    group_sentences: int = Field(10, ge=1, description="sentences in a group, at most (paper: 10)")
+    refresh: Annotated[str, BeforeValidator(str)] = Field(
+        "1", pattern=r"^1(/[1-9]\d*)?$", description="share of the groups measured again at an observation: 1, 1/5, ..."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, values: Any) -> Any:
+        return fill_in(values, RELEASED, inform={"paper": "none", "released": "rewards"})
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.observe_every not in (None, self.decide_every):
+            raise ValueError(f"observe_every is {self.observe_every}; DQN observes at every choice: leave it out")
+        if self.replay_minimum > self.replay_capacity:
+            raise ValueError(
+                f"replay_minimum is {self.replay_minimum}; it must not exceed replay_capacity ({self.replay_capacity})"
+            )
+        return self
+
+    def build(self, classroom: Classroom, rng: np.random.Generator) -> DQN:
+        return DQN(
+            classroom.arms,
+            rng,
+            self.epsilon_at(classroom.steps),
+            SCALES[self.reward_scale](REWARDS[self.reward]()),
+            groups=self.groups,
+            hidden=self.hidden,
+            learning_rate=self.learning_rate,
+            gamma=self.gamma,
+            tau=self.tau,
+            gradient_clip=self.gradient_clip,
+            replay_minimum=self.replay_minimum,
+            replay_capacity=self.replay_capacity,
+            replay_batch=self.replay_batch,
+            reward_batch=self.reward_batch,
+            acts_with=self.acts_with,
+            below_replay_minimum=self.below_replay_minimum,
+            first_transition=self.first_transition,
+        )
+
+    def epsilon_at(self, steps: int) -> Callable[[int], float]:
+        """The probability of a random choice by step, in a run of ``steps`` steps."""
+        decay = self.epsilon_steps.steps(steps)
+        if self.epsilon_decay == "exponential":
+            return partial(exponential_epsilon, decay=decay, floor=self.epsilon_floor)
+        warmup = 0 if self.warmup is None else self.warmup.until.steps(steps)
+        return partial(linear_epsilon, warmup=warmup, decay=decay, floor=self.epsilon_floor)
+
+    def measurements(self) -> Measurements:
+        return Measurements(
+            self.reward_batch,
+            self.reward_tokens,
+            self.reward_loss,
+            self.state_data,
+            self.state_loss,
+            self.groups,
+            self.group_sentences,
+            refresh_every=int(self.refresh.removeprefix("1").removeprefix("/") or 1),
+        )

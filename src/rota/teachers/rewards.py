@@ -1,0 +1,176 @@
+"""Loss histories to rewards, each a named choice. Losses are nats per token; a gain is a loss that went down.
+
+A positive gain is good. The paper's score X is the negative loss, so its R = X now - X before is our
+``gain = loss before - loss now``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+import numpy as np
+
+from rota.types import Arm, Checkpointable, FloatArray, Observation, State
+
+FirstReward = Literal["raw", "skip"]
+RewardName = Literal["same-arm-gain", "step-gain", "gain-over-mean"]
+ScaleName = Literal["none", "quantiles", "z-score"]
+
+
+class Reward(Checkpointable, Protocol):
+    """Remembers losses and says what the newest one gained."""
+
+    def __call__(self, arm: Arm, loss: float) -> float | None:
+        """The gain of playing ``arm`` after which its loss is ``loss``; None if there is nothing to compare with."""
+        ...
+
+
+class SameArmGain:
+    """Previous loss minus loss, both after playing the same arm (TSCL: H in Algorithm 1).
+
+    Algorithm 1 starts with a history of 0: the first reward of an arm is then minus its loss (``raw``), which its
+    absolute value turns into a strong invitation. ``skip`` waits for the second loss instead.
+    """
+
+    def __init__(self, first_reward: FirstReward = "raw") -> None:
+        self.first_reward = first_reward
+        self._losses: dict[Arm, float] = {}
+
+    def __call__(self, arm: Arm, loss: float) -> float | None:
+        previous_loss = self._losses.get(arm, 0.0 if self.first_reward == "raw" else None)
+        self._losses[arm] = loss
+        return None if previous_loss is None else previous_loss - loss
+
+    def state_dict(self) -> State:
+        return {"losses": dict(self._losses)}
+
+    def load_state_dict(self, state: State) -> None:
+        self._losses = dict(state["losses"])
+
+
+class StepGain:
+    """Previous loss minus loss, whatever was played (DQN: X_t - X_{t-1} in Algorithm 2)."""
+
+    def __init__(self) -> None:
+        self._loss: float | None = None
+
+    def __call__(self, arm: Arm, loss: float) -> float | None:  # noqa: ARG002 - whatever was played
+        previous_loss, self._loss = self._loss, loss
+        return None if previous_loss is None else previous_loss - loss
+
+    def state_dict(self) -> State:
+        return {"loss": self._loss}
+
+    def load_state_dict(self, state: State) -> None:
+        self._loss = state["loss"]
+
+
+class GainOverMean:
+    """Mean of the last losses, at most ``window`` of them, minus the loss now (DQN in the released code)."""
+
+    def __init__(self, window: int = 100) -> None:
+        self._losses: deque[float] = deque(maxlen=window)
+
+    def __call__(self, arm: Arm, loss: float) -> float | None:  # noqa: ARG002 - whatever was played
+        gain = sum(self._losses) / len(self._losses) - loss if self._losses else None
+        self._losses.append(loss)
+        return gain
+
+    def state_dict(self) -> State:
+        return {"losses": list(self._losses)}
+
+    def load_state_dict(self, state: State) -> None:
+        self._losses = deque(state["losses"], maxlen=self._losses.maxlen)
+
+
+class QuantileScaled:
+    """A gain mapped so that the 20 % and 80 % quantiles of the last gains become -1 and 1, clipped there.
+
+    Graves et al. 2017 scale so; they keep a sample of all gains, we the last ``window``. While all are equal it is 0.
+    """
+
+    def __init__(self, reward: Reward, *, lower: float = 0.2, upper: float = 0.8, window: int = 1_000) -> None:
+        self.reward, self.lower, self.upper = reward, lower, upper
+        self._gains: deque[float] = deque(maxlen=window)
+
+    def __call__(self, arm: Arm, loss: float) -> float | None:
+        gain = self.reward(arm, loss)
+        if gain is None:
+            return None
+        self._gains.append(gain)
+        low, high = np.quantile(self._gains, [self.lower, self.upper])
+        return float(np.clip(2 * (gain - low) / (high - low) - 1, -1, 1)) if high > low else 0.0
+
+    def state_dict(self) -> State:
+        return {"reward": self.reward.state_dict(), "gains": list(self._gains)}
+
+    def load_state_dict(self, state: State) -> None:
+        self.reward.load_state_dict(state["reward"])
+        self._gains = deque(state["gains"], maxlen=self._gains.maxlen)
+
+
+class ZScored:
+    """A gain minus the mean of all gains so far, in units of their standard deviation; 0 while that is 0."""
+
+    def __init__(self, reward: Reward) -> None:
+        self.reward = reward
+        self._count, self._mean, self._squares = 0, 0.0, 0.0  # squares: sum of squared deviations (Welford)
+
+    def __call__(self, arm: Arm, loss: float) -> float | None:
+        gain = self.reward(arm, loss)
+        if gain is None:
+            return None
+        self._count += 1
+        deviation = gain - self._mean
+        self._mean += deviation / self._count
+        self._squares += deviation * (gain - self._mean)
+        spread = math.sqrt(self._squares / self._count)
+        return (gain - self._mean) / spread if spread > 0 else 0.0
+
+    def state_dict(self) -> State:
+        sums = {"count": self._count, "mean": self._mean, "squares": self._squares}
+        return {"reward": self.reward.state_dict(), **sums}
+
+    def load_state_dict(self, state: State) -> None:
+        self.reward.load_state_dict(state["reward"])
+        self._count, self._mean, self._squares = state["count"], state["mean"], state["squares"]
+
+
+REWARDS: dict[RewardName, Callable[[], Reward]] = {
+    "same-arm-gain": lambda: SameArmGain("skip"),
+    "step-gain": StepGain,
+    "gain-over-mean": GainOverMean,
+}
+SCALES: dict[ScaleName, Callable[[Reward], Reward]] = {
+    "none": lambda reward: reward,
+    "quantiles": QuantileScaled,
+    "z-score": ZScored,
+}
+
+
+def gain_per_step(steps: FloatArray, losses: FloatArray) -> float:
+    """How much the loss falls in a step: minus the slope of the least-squares line through the points."""
+    centred = steps - steps.mean()
+    return -float(centred @ (losses - losses.mean()) / (centred @ centred))
+
+
+def dev_losses(observation: Observation) -> dict[Arm, float]:
+    """The dev loss of every arm played since the last observation; refuses what was not measured."""
+    measured = observation.dev_loss or {}
+    return {arm: _finite(measured.get(arm), f"dev_loss[{arm!r}]", observation.step) for arm in observation.played}
+
+
+def joint_loss(observation: Observation) -> float:
+    """The loss on the multilingual dev batch; refuses what was not measured."""
+    return _finite(observation.joint_loss, "joint_loss", observation.step)
+
+
+def _finite(loss: float | None, name: str, step: int) -> float:
+    if loss is None:
+        raise ValueError(f"step {step}: the observation has no {name}; measure what the teacher watches")
+    if not math.isfinite(loss):
+        raise ValueError(f"step {step}: {name} is {loss}; stop here and lower the learning rate, the student diverged")
+    return float(loss)

@@ -1,0 +1,196 @@
+"""Schedules that learn nothing: every choice is drawn from shares that are fixed beforehand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BeforeValidator, Field
+
+from rota.settings import Duration, DurationField
+from rota.teachers.base import Classroom, Languages, TeacherConfig
+from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Decision, Observation, State, Teacher, Watch
+
+
+class Static:
+    """Draws each choice independently from the given shares, which need not sum to one."""
+
+    watches = Watch.NOTHING
+
+    def __init__(self, shares: Mapping[Arm, float], rng: np.random.Generator) -> None:
+        _check_shares(shares)
+        total = sum(shares.values())
+        self.shares = {arm: share / total for arm, share in shares.items()}
+        self._arms = list(self.shares)
+        self._ends = np.cumsum(list(self.shares.values()))
+        self._ends[-1] = 1.0  # rounding must not leave a gap above the last arm
+        self._rng = rng
+
+    def ask(self, step: int) -> Decision:  # noqa: ARG002 - a static schedule does not look at the clock
+        arm = self._arms[int(np.searchsorted(self._ends, self._rng.random(), side="right"))]
+        return Decision(arm, why="sampled", probability=self.shares[arm])
+
+    def tell(self, observation: Observation) -> None:
+        """A static schedule does not listen."""
+
+    def state_dict(self) -> State:
+        return {"rng": self._rng.bit_generator.state}
+
+    def load_state_dict(self, state: State) -> None:
+        self._rng.bit_generator.state = state["rng"]
+
+
+def _check_shares(shares: Mapping[Arm, float]) -> None:
+    for arm, share in shares.items():
+        if not (math.isfinite(share) and share >= 0):
+            raise ValueError(f"the share of {arm!r} is {share}; shares are numbers from 0 up")
+    if not sum(shares.values()) > 0:
+        raise ValueError("all shares are 0; give at least one language a share above 0")
+
+
+class Uniform(Static):
+    """Every language with the same probability."""
+
+    def __init__(self, arms: Iterable[Arm], rng: np.random.Generator) -> None:
+        super().__init__(dict.fromkeys(arms, 1.0), rng)
+
+
+class Proportional(Static):
+    """Every language with its share of the training sentences."""
+
+    def __init__(self, sizes: Mapping[Arm, int], rng: np.random.Generator) -> None:
+        super().__init__(sizes, rng)
+
+
+class Temperature(Static):
+    """Shares proportional to ``size ** (1 / temperature)``: 1 is proportional, infinity is uniform."""
+
+    def __init__(self, sizes: Mapping[Arm, int], rng: np.random.Generator, temperature: float) -> None:
+        if not temperature > 0:
+            raise ValueError(f"the temperature is {temperature}; it must be above 0 (1 is proportional)")
+        super().__init__({arm: float(size) ** (1 / temperature) for arm, size in sizes.items()}, rng)
+
+
+class Mixed(Static):
+    """Multilingual batches at every step: the shuffled baseline. Its only arm is ``mixed``."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        super().__init__({MIXED: 1.0}, rng)
+
+
+class TwoPhase:
+    """One teacher until ``switch``, another from there on."""
+
+    def __init__(self, first: Teacher, second: Teacher, switch: int) -> None:
+        self.first, self.second, self.switch = first, second, switch
+        self._current = first
+
+    @property
+    def watches(self) -> Watch:
+        return self._current.watches
+
+    def ask(self, step: int) -> Decision:
+        self._current = self.first if step < self.switch else self.second
+        return self._current.ask(step)
+
+    def tell(self, observation: Observation) -> None:
+        self._current.tell(observation)
+
+    def state_dict(self) -> State:
+        phase = "first" if self._current is self.first else "second"
+        return {"phase": phase, "first": self.first.state_dict(), "second": self.second.state_dict()}
+
+    def load_state_dict(self, state: State) -> None:
+        self._current = self.first if state["phase"] == "first" else self.second
+        self.first.load_state_dict(state["first"])
+        self.second.load_state_dict(state["second"])
+
+
+class UniformConfig(TeacherConfig):
+    """Every language with the same probability (the paper's `uniform` rows)."""
+
+    name: Literal["uniform"] = "uniform"
+    languages: Languages = Field("all", description="all, high-resource, low-resource, or a list")
+
+    def build(self, classroom: Classroom, rng: np.random.Generator) -> Uniform:
+        return Uniform(classroom.select(self.languages), rng)
+
+
+class TemperatureConfig(TeacherConfig):
+    """Shares proportional to size ** (1 / temperature) (Arivazhagan et al. 2019)."""
+
+    name: Literal["temperature"] = "temperature"
+    languages: Languages = Field("all", description="all, high-resource, low-resource, or a list")
+    temperature: float = Field(5.0, gt=0, description="1 is proportional, large is uniform")
+
+    def build(self, classroom: Classroom, rng: np.random.Generator) -> Temperature:
+        sizes = {arm: classroom.sizes[arm] for arm in classroom.select(self.languages)}
+        return Temperature(sizes, rng, self.temperature)
+
+
+class ProportionalConfig(TeacherConfig):
+    """Every language with its share of the training sentences (the paper's `proportional` rows)."""
+
+    name: Literal["proportional"] = "proportional"
+    languages: Languages = Field("all", description="all, high-resource, low-resource, or a list")
+
+    def build(self, classroom: Classroom, rng: np.random.Generator) -> Proportional:
+        return Proportional({arm: classroom.sizes[arm] for arm in classroom.select(self.languages)}, rng)
+
+
+class FixedConfig(TeacherConfig):
+    """Shares written down in the config, one for each language that is trained on."""
+
+    name: Literal["fixed"] = "fixed"
+    shares: dict[Arm, float] = Field(description="language to share; they need not sum to one")
+
+    def build(self, classroom: Classroom, rng: np.random.Generator) -> Static:
+        classroom.select(tuple(self.shares))
+        return Static(self.shares, rng)
+
+
+class MixedConfig(TeacherConfig):
+    """Multilingual batches, sentences in proportion to the corpus (the paper's `shuffled batch` row)."""
+
+    name: Literal["mixed"] = "mixed"
+
+    def build(self, classroom: Classroom, rng: np.random.Generator) -> Mixed:  # noqa: ARG002
+        return Mixed(rng)
+
+    def warmup_arms(self, classroom: Classroom, languages: Languages) -> tuple[Arm, ...]:
+        if languages == "all":
+            return (MIXED,)
+        if languages != "high-resource":
+            raise ValueError(f"teacher mixed warms up on all or high-resource languages, not on {languages!r}")
+        classroom.select(languages)
+        return (MIXED_HIGH_RESOURCE,)
+
+
+def _named(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
+Phase = Annotated[
+    UniformConfig | ProportionalConfig | TemperatureConfig | FixedConfig | MixedConfig, Field(discriminator="name")
+]
+
+
+class TwoPhaseConfig(TeacherConfig):
+    """One static schedule, then another: by default the high-resource languages first."""
+
+    name: Literal["two-phase"] = "two-phase"
+    first: Annotated[Phase, BeforeValidator(_named)] = Field(
+        ProportionalConfig(languages="high-resource"), description="the schedule until the switch"
+    )
+    second: Annotated[Phase, BeforeValidator(_named)] = Field(
+        TemperatureConfig(), description="the schedule from the switch on"
+    )
+    switch: DurationField = Field(Duration("50%"), description="the step at which the second one takes over")
+
+    def build(self, classroom: Classroom, rng: np.random.Generator) -> TwoPhase:
+        first, second = (
+            phase.build(classroom, child) for phase, child in zip((self.first, self.second), rng.spawn(2), strict=True)
+        )
+        return TwoPhase(first, second, self.switch.steps(classroom.steps))

@@ -1,0 +1,79 @@
+"""What a run writes down: steps and dev losses, which repeat exactly, and timings, which do not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rota.records import Record
+from rota.types import Arm, Batch, Decision
+
+
+class Journal:
+    """The records of one run folder. ``timings.jsonl`` is apart so that the others can be compared bit by bit."""
+
+    def __init__(self, folder: Path) -> None:
+        self.steps = Record(folder / "steps.jsonl")
+        self.validations = Record(folder / "validations.jsonl")
+        self.timings = Record(folder / "timings.jsonl")
+        self._seconds: dict[str, float] = {}
+        self._mark = (time.perf_counter(), time.process_time())
+
+    def step(self, step: int, decision: Decision, loss: float, batches: list[Batch], *, decided: bool) -> None:
+        """One update. What led to the choice is written at the step that follows it, once."""
+        tokens = tokens_by_language(batches)
+        entry: dict[str, Any] = {"step": step, "arm": decision.arm, "why": decision.why, "loss": loss}
+        entry["tokens"] = sum(tokens.values())
+        if set(tokens) != {decision.arm}:
+            entry["tokens_by_language"] = tokens
+        if decided and decision.probability is not None:
+            entry["probability"] = decision.probability
+        if decided and decision.epsilon is not None:
+            entry["epsilon"] = decision.epsilon
+        if decided and decision.scores:
+            entry["scores"] = dict(decision.scores)
+        self.steps.write(entry)
+
+    def validation(self, step: int, dev_loss: Mapping[Arm, float]) -> None:
+        self.validations.write({"step": step, "dev_loss": dict(dev_loss)})
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Adds the wall time of the block to the phase, until the next :meth:`timing`."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[phase] = self._seconds.get(phase, 0.0) + time.perf_counter() - start
+
+    def timing(self, step: int) -> None:
+        """Seconds since the last timing: on the wall, of the processors, and by phase."""
+        wall, cpu = time.perf_counter(), time.process_time()
+        phases = {phase: round(seconds, 4) for phase, seconds in self._seconds.items()}
+        entry = {"step": step, "wall": round(wall - self._mark[0], 4), "cpu": round(cpu - self._mark[1], 4)}
+        self.timings.write({**entry, "phases": phases})
+        self._seconds, self._mark = {}, (wall, cpu)
+
+    def flush(self) -> None:
+        for record in (self.steps, self.validations, self.timings):
+            record.flush()
+
+    def truncate(self, step: int) -> None:
+        for record in (self.steps, self.validations, self.timings):
+            record.truncate(step)
+
+    def close(self) -> None:
+        for record in (self.steps, self.validations, self.timings):
+            record.close()
+
+
+def tokens_by_language(batches: list[Batch]) -> dict[Arm, int]:
+    """Real target tokens by language over several batches."""
+    total: dict[Arm, int] = {}
+    for batch in batches:
+        for arm, tokens in batch.tokens_by_language.items():
+            total[arm] = total.get(arm, 0) + tokens
+    return total

@@ -1,0 +1,190 @@
+"""Ask, update, tell, record, checkpoint: the only file that knows both sides."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Protocol
+
+from pydantic import Field
+
+from rota.checkpoint import Checkpoint, Checkpoints
+from rota.settings import Count, Duration, DurationField, Settings
+from rota.training.journal import Journal, tokens_by_language
+from rota.training.probe import Probe
+from rota.types import Arm, Batch, BatchStream, Checkpointable, Decision, State, Student, Teacher
+
+logger = logging.getLogger(__name__)
+
+
+class TrainingConfig(Settings):
+    """How long, how much at a time, and how often to look and to save."""
+
+    steps: Count = Field(150_000, ge=1, description="optimiser steps")
+    tokens: Count = Field(8_000, ge=1, description="real target tokens in a batch")
+    accumulate: int = Field(1, ge=1, description="batches in one optimiser step")
+    validate_every: DurationField = Field(Duration("2%"), description="steps between two looks at the dev losses")
+    validate_tokens: Count = Field(8_000, ge=1, description="dev tokens of each language, at most")
+    checkpoint_every: DurationField = Field(Duration("4k"), description="steps between two checkpoints")
+    keep: int = Field(2, ge=1, description="complete checkpoints to keep; older ones keep the network only")
+    threads: int | None = Field(None, ge=1, description="threads of torch; null: as many as there are cores")
+    tensorboard: bool = Field(True, description="write TensorBoard events into the run folder")
+
+
+class Listener(Protocol):
+    """Whoever wants to know how the run goes: the display, TensorBoard."""
+
+    def updated(self, step: int, decision: Decision, loss: float, seen: Mapping[Arm, int]) -> None:
+        """After each update; ``seen`` are the real target tokens by language since step 0."""
+        ...
+
+    def validated(self, step: int, dev_loss: Mapping[Arm, float]) -> None: ...
+
+    def saved(self, step: int) -> None: ...
+
+
+class Streams(dict[Arm, BatchStream]):
+    """One stream for each arm, made when the arm is first played."""
+
+    def __init__(self, make: Callable[[Arm], BatchStream]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, arm: Arm) -> BatchStream:
+        self[arm] = self._make(arm)
+        return self[arm]
+
+    def state_dict(self) -> State:
+        return {arm: stream.state_dict() for arm, stream in self.items()}
+
+    def load_state_dict(self, state: State) -> None:
+        for arm, stream_state in state.items():
+            self[arm].load_state_dict(stream_state)
+
+
+class Loop:
+    """Trains the student on the languages the teacher chooses; everything it remembers is in its checkpoints."""
+
+    def __init__(
+        self,
+        student: Student,
+        teacher: Teacher,
+        streams: Streams,
+        probe: Probe,
+        journal: Journal,
+        checkpoints: Checkpoints,
+        config: TrainingConfig,
+        *,
+        decide_every: int = 1,
+        observe_every: int | None = None,
+    ) -> None:
+        self.student, self.teacher, self.streams, self.probe = student, teacher, streams, probe
+        self.journal, self.checkpoints = journal, checkpoints
+        self.listeners: Sequence[Listener] = ()
+        self.steps, self.accumulate = config.steps, config.accumulate
+        self.decide_every, self.observe_every = decide_every, observe_every or decide_every
+        if self.observe_every % decide_every:
+            raise ValueError(
+                f"observe_every is {observe_every}; it must be a multiple of decide_every ({decide_every})"
+            )
+        self.validate_every = max(1, config.validate_every.steps(config.steps))
+        self.checkpoint_every = max(1, config.checkpoint_every.steps(config.steps))
+        self.step = 0
+        self.decision: Decision | None = None
+        self.seen: Counter[Arm] = Counter()  # real target tokens by language since step 0
+        self._played: Counter[Arm] = Counter()  # updates per arm since the last observation
+        self._train_loss = 0.0  # summed over those updates
+
+    def run(self, until: int | None = None, stop: Callable[[], bool] = lambda: False) -> None:
+        """Train up to step ``until`` (the end by default), or until ``stop`` says so; then save."""
+        until = self.steps if until is None else min(until, self.steps)
+        while self.step < until and not stop():
+            decided = self.step % self.decide_every == 0
+            if decided:
+                self.decision = self.teacher.ask(self.step)
+            assert self.decision is not None
+            self._update(self.decision, decided=decided)
+            if self.step % self.observe_every == 0:
+                self._observe(self.decision)
+            if self.step % self.validate_every == 0 or self.step == self.steps:
+                self._validate()
+            if self.step % self.checkpoint_every == 0 or self.step == self.steps:
+                self.save()
+        if self.step % self.checkpoint_every and self.step != self.steps:
+            self.save()
+
+    def _update(self, decision: Decision, *, decided: bool) -> None:
+        with self.journal.timed("batches"):
+            batches: list[Batch] = [next(self.streams[decision.arm]) for _ in range(self.accumulate)]
+        with self.journal.timed("updates"):
+            loss = self.student.update(batches)
+        self.step += 1
+        self._played[decision.arm] += 1
+        self._train_loss += loss
+        self.seen.update(tokens_by_language(batches))
+        self.journal.step(self.step, decision, loss, batches, decided=decided)
+        for listener in self.listeners:
+            listener.updated(self.step, decision, loss, self.seen)
+
+    def _observe(self, decision: Decision) -> None:
+        with self.journal.timed("observations"):
+            train_loss = self._train_loss / self._played.total()
+            observation = self.probe.observe(
+                self.step, decision, self.teacher.watches, played=dict(self._played), train_loss=train_loss
+            )
+            self.teacher.tell(observation)
+        self._played.clear()
+        self._train_loss = 0.0
+
+    def _validate(self) -> None:
+        with self.journal.timed("validations"):
+            dev_loss = self.probe.validate()
+        self.journal.validation(self.step, dev_loss)
+        self.journal.timing(self.step)
+        for listener in self.listeners:
+            listener.validated(self.step, dev_loss)
+
+    def save(self) -> None:
+        """A checkpoint of this very moment; the records it relies on reach the disk first."""
+        self.journal.flush()
+        self.checkpoints.save(self.step, self.parts())
+        self.checkpoints.drop(self._interruptions())
+        for listener in self.listeners:
+            listener.saved(self.step)
+
+    def _interruptions(self) -> list[int]:
+        """Steps before this one that were saved because a run was interrupted, not because they were due."""
+        return [
+            found.step
+            for found in self.checkpoints.list()
+            if found.step % self.checkpoint_every and found.step < self.step
+        ]
+
+    def parts(self) -> dict[str, Checkpointable]:
+        return {"student": self.student, "teacher": self.teacher, "streams": self.streams, "loop": self}
+
+    def resume(self) -> Checkpoint | None:
+        """Go on from the newest intact checkpoint, cutting the records back to it; None if there is none."""
+        checkpoint = self.checkpoints.newest()
+        self.journal.truncate(0 if checkpoint is None else checkpoint.step)
+        if checkpoint is None:
+            return None
+        state = checkpoint.load()
+        for name, part in self.parts().items():
+            part.load_state_dict(state[name])
+        logger.info("resuming at step %d", self.step)
+        return checkpoint
+
+    def state_dict(self) -> State:
+        decision = None if self.decision is None else asdict(self.decision)
+        counts = {"seen": dict(self.seen), "played": dict(self._played)}
+        return {"step": self.step, "decision": decision, "train_loss": self._train_loss, **counts}
+
+    def load_state_dict(self, state: State) -> None:
+        self.step = state["step"]
+        self.decision = None if state["decision"] is None else Decision(**state["decision"])
+        self.seen = Counter(state["seen"])
+        self._played = Counter(state["played"])
+        self._train_loss = state["train_loss"]

@@ -1,0 +1,102 @@
+"""Cleaning: every pair is kept or counted under one reason."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from rota.data.cleaning import Cleaner, CleaningConfig
+
+
+def clean(pairs, **limits):
+    cleaner = Cleaner(CleaningConfig.model_validate(limits))
+    kept = list(cleaner.clean_train("az", pairs))
+    return kept, {reason: count for reason, count in cleaner.counts["az"]["train"].items() if count}
+
+
+def test_a_pair_without_one_side_is_dropped():
+    kept, counts = clean([("bir", "one"), ("", "two"), ("üç", "")])
+    assert kept == [("bir", "one")]
+    assert counts == {"kept": 1, "empty side": 2}
+
+
+def test_the_word_limit_holds_for_both_sides():
+    kept, counts = clean([("a b c", "x y z"), ("a b c d", "x y z"), ("a b c", "x y z w")], max_words=3)
+    assert kept == [("a b c", "x y z")]
+    assert counts == {"kept": 1, "too long": 2}
+
+
+def test_a_sentence_without_spaces_is_limited_by_its_characters():
+    kept, counts = clean([("字" * 10, "w" * 10), ("字" * 11, "w" * 10)], max_characters=10)
+    assert kept == [("字" * 10, "w" * 10)]
+    assert counts == {"kept": 1, "too long": 1}
+
+
+def test_the_ratio_counts_only_above_twenty_characters():
+    short, good, bad = ("ab", "x" * 20), ("a" * 7, "x" * 21), ("a" * 7, "x" * 22)
+    kept, counts = clean([short, good, bad, bad[::-1]], max_ratio=3)
+    assert kept == [short, good]
+    assert counts == {"kept": 2, "length ratio": 2}
+
+
+def test_the_first_of_equal_pairs_is_kept():
+    pairs = [("bir", "one"), ("bir", "uno"), ("bir", "one"), ("Bir", "one")]
+    assert clean(pairs) == ([pairs[0], pairs[1], pairs[3]], {"kept": 3, "duplicate pair": 1})
+    assert clean(pairs, drop_duplicates=False) == (pairs, {"kept": 4})
+
+
+def test_the_same_pair_in_another_language_is_no_duplicate():
+    cleaner = Cleaner(CleaningConfig())
+    for arm in ("az", "tr"):
+        assert list(cleaner.clean_train(arm, [("ev", "house")])) == [("ev", "house")]
+
+
+def test_english_of_any_dev_or_test_set_is_kept_out_of_all_training_text():
+    cleaner = Cleaner(CleaningConfig())
+    list(cleaner.clean_held_out("tr", "test", [("x", "This is the very one.")]))
+    list(cleaner.clean_held_out("ru", "dev", [("x", "Four words are short")]))
+    source = "bu həmin cümlədir"
+    pairs = [(source, "this IS  the very one."), (source, "Four words are short"), (source, "This is the very one")]
+    assert list(cleaner.clean_train("az", pairs)) == pairs[1:]
+    assert cleaner.counts["az"]["train"]["English in dev or test"] == 1
+
+
+def test_the_leak_guard_begins_at_the_words_it_is_told():
+    cleaner = Cleaner(CleaningConfig(leak_words=2))
+    list(cleaner.clean_held_out("az", "dev", [("x", "two words"), ("y", "one")]))
+    assert list(cleaner.clean_train("az", [("a", "Two words"), ("b", "one")])) == [("b", "one")]
+
+
+def test_held_out_sets_stay_whole_except_for_empty_sides():
+    cleaner = Cleaner(CleaningConfig(max_words=1))
+    pairs = [("a b", "x y"), ("a b", "x y"), ("", "z"), ("c", "")]
+    assert list(cleaner.clean_held_out("az", "test", pairs)) == pairs[:2]
+    assert cleaner.counts == {"az": {"test": {"kept": 2, "empty side": 2}}}
+
+
+def test_a_language_of_which_nothing_is_left_is_an_error_that_says_why():
+    cleaner = Cleaner(CleaningConfig(max_words=1))
+    with pytest.raises(ValueError, match=r"nothing of train for 'az' \(1 empty side, 2 too long\); check") as error:
+        list(cleaner.clean_train("az", [("", "x"), ("a b", "x"), ("c d", "x")]))
+    assert "\n" not in str(error.value)
+
+
+def test_limits_below_one_are_refused():
+    for limit in ("max_words", "max_characters", "max_ratio", "leak_words"):
+        with pytest.raises(ValidationError):
+            CleaningConfig.model_validate({limit: 0})
+
+
+words = st.lists(st.sampled_from(["a", "bb", "ccc", "dddd", "eeeeeeeeeeeeeeeeeeeeeeeee"]), max_size=7).map(" ".join)
+
+
+@given(train=st.lists(st.tuples(words, words)), test=st.lists(st.tuples(words, words)))
+def test_every_pair_is_counted_once_and_no_long_test_sentence_gets_through(train, test):
+    cleaner = Cleaner(CleaningConfig(max_words=6))
+    kept_test = list(cleaner.clean_held_out("az", "test", [("a", "b"), *test]))
+    kept = list(cleaner.clean_train("az", [("a", "b"), *train]))
+    counts = cleaner.counts["az"]
+    assert sum(counts["train"].values()) == 1 + len(train)
+    assert sum(counts["test"].values()) == 1 + len(test)
+    assert counts["train"]["kept"] == len(kept) == len(set(kept))
+    assert not {english for _, english in kept} & {english for _, english in kept_test if len(english.split()) >= 5}

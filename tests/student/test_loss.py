@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from rota.student import loss as loss_module
+from rota.student.loss import smoothed_loss, token_losses
+
+
+@pytest.fixture(params=[16, 2**20], ids=["many chunks", "one chunk"])
+def chunk(request, monkeypatch):
+    monkeypatch.setattr(loss_module, "CHUNK_LOGITS", request.param * 31)
+
+
+def case() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """37 states (not a multiple of the chunk), 31 words; a few logits are large."""
+    generator = torch.Generator().manual_seed(4)
+    states = torch.randn(37, 8, generator=generator) * 3
+    output = torch.randn(31, 8, generator=generator) * 2
+    return states.requires_grad_(), output.requires_grad_(), torch.randint(0, 31, (37,), generator=generator)
+
+
+@pytest.mark.usefixtures("chunk")
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
+def test_value_and_gradients_are_those_of_torch(smoothing):
+    states, output, target = case()
+    ours, losses = smoothed_loss(states, output, target, label_smoothing=smoothing)
+    logits = states @ output.t()
+    theirs = cross_entropy(logits, target, label_smoothing=smoothing, reduction="sum")
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(losses, cross_entropy(logits, target, reduction="none").detach())
+    gradients = [torch.autograd.grad(value / 37, [states, output]) for value in (ours, theirs)]
+    torch.testing.assert_close(gradients[0], gradients[1], atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.usefixtures("chunk")
+def test_token_losses_are_those_of_torch():
+    states, output, target = case()
+    theirs = cross_entropy(states @ output.t(), target, reduction="none")
+    torch.testing.assert_close(token_losses(states, output, target), theirs.detach())
+
+
+def test_a_uniform_prediction_costs_the_log_of_the_vocabulary():
+    states, output, target = torch.zeros(3, 4), torch.randn(10, 4), torch.tensor([0, 5, 9])
+    smoothed, losses = smoothed_loss(states, output, target, label_smoothing=0.1)
+    assert losses.tolist() == pytest.approx([math.log(10)] * 3)
+    assert smoothed.item() == pytest.approx(3 * math.log(10))
+
+
+def test_a_hopeless_token_has_a_large_but_finite_loss():
+    states, output = torch.tensor([[1.0]]), torch.tensor([[300.0], [-300.0]])
+    smoothed, losses = smoothed_loss(states, output, torch.tensor([1]), label_smoothing=0.0)
+    assert float(losses[0]) == smoothed.item() == 600.0
+
+
+def test_bf16_autocast_stays_close():
+    states, output, target = case()
+    exact, _ = smoothed_loss(states, output, target, label_smoothing=0.1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rounded, _ = smoothed_loss(states, output, target, label_smoothing=0.1)
+    assert rounded.item() == pytest.approx(exact.item(), rel=0.02)
+    assert rounded.item() != exact.item()
+    for ours, theirs in zip(*(torch.autograd.grad(value, [states, output]) for value in (rounded, exact)), strict=True):
+        assert ours.dtype == torch.float32
+        assert float((ours - theirs).norm() / theirs.norm()) < 0.05

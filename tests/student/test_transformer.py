@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from student_cases import CPU, VOCABULARY, make_network, random_pairs, states_of
+from torch import nn
+from transformers import M2M100Config, M2M100ForConditionalGeneration
+
+from rota.student.attention import Layout
+from rota.student.dropout import Noise
+from rota.student.transformer import Shape, Transformer, logits, shift_right, sinusoids, to_m2m100
+
+
+def hugging_face_twin(network: Transformer) -> M2M100ForConditionalGeneration:
+    shape = network.shape
+    config = M2M100Config(
+        vocab_size=shape.vocabulary,
+        d_model=shape.width,
+        encoder_layers=shape.encoder_layers,
+        decoder_layers=shape.decoder_layers,
+        encoder_attention_heads=shape.heads,
+        decoder_attention_heads=shape.heads,
+        encoder_ffn_dim=shape.feedforward,
+        decoder_ffn_dim=shape.feedforward,
+        activation_function="relu",
+        scale_embedding=True,
+        tie_word_embeddings=shape.tie_embeddings,
+    )
+    twin = M2M100ForConditionalGeneration(config)
+    twin.load_state_dict(to_m2m100(network.state_dict()), strict=True)
+    return twin.eval()
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_hugging_face_computes_the_same_logits_from_our_weights(tied):
+    network = make_network(tie_embeddings=tied, encoder_layers=3)
+    pairs = random_pairs((7, 5), (4, 9))
+    twin = hugging_face_twin(network)
+    ours = logits(network, states_of(network, pairs))
+    with torch.no_grad():
+        theirs = [
+            twin(input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([[2, *target[:-1]]])).logits[0]
+            for source, target in pairs
+        ]
+    assert ours.shape == (14, VOCABULARY)
+    torch.testing.assert_close(ours, torch.cat(theirs), atol=1e-4, rtol=0)
+
+
+def torch_encoder_layer(layer: nn.Module, shape: Shape) -> nn.TransformerEncoderLayer:
+    """The encoder layer of torch, which joins query, key and value in the same order as ours."""
+    twin = nn.TransformerEncoderLayer(
+        shape.width, shape.heads, shape.feedforward, dropout=0.0, batch_first=True, norm_first=True
+    )
+    names = {
+        "self_attn.in_proj_": "attention.query_key_value.",
+        "self_attn.out_proj.": "attention.out.",
+        "norm1.": "attention_norm.",
+        "norm2.": "feedforward_norm.",
+        "linear1.": "feedforward.inner.",
+        "linear2.": "feedforward.outer.",
+    }
+    ours = layer.state_dict()
+    twin.load_state_dict(
+        {name + kind: ours[source + kind] for name, source in names.items() for kind in ("weight", "bias")}
+    )
+    return twin
+
+
+def test_an_encoder_layer_is_that_of_torch():
+    network = make_network()
+    lengths = [5, 3]
+    layout = Layout(torch.tensor(lengths).numpy(), 2, CPU)
+    rows = torch.randn(8, 16, generator=torch.Generator().manual_seed(3))
+    ours = network.encoder[0](rows, layout, None)
+    twin = torch_encoder_layer(network.encoder[0], network.shape)
+    theirs = torch.cat([twin(sentence[None])[0] for sentence in rows.split(lengths)])
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
+
+
+def test_the_decoder_cannot_see_the_future():
+    network = make_network()
+    source = [4, 5, 6, 2]
+    before = states_of(network, [(source, [7, 8, 9, 10, 2])])
+    after = states_of(network, [(source, [7, 8, 11, 12, 2])])
+    # Row i predicts token i from the tokens before it: token 2 differs, so rows 0 to 2 must not.
+    torch.testing.assert_close(before[:3], after[:3], atol=0, rtol=0)
+    assert (before[3:] - after[3:]).abs().amax(1).min() > 1e-3
+
+
+def test_neither_side_sees_padding_or_other_sentences():
+    network = make_network()
+    pairs = random_pairs((3, 12), (20, 2), (1, 1), (6, 6))
+    together = states_of(network, pairs)
+    apart = torch.cat([states_of(network, [pair]) for pair in pairs])
+    torch.testing.assert_close(together, apart, atol=1e-5, rtol=0)
+
+
+def test_every_sentence_starts_with_the_start_symbol():
+    layout = Layout(torch.tensor([3, 1, 2]).numpy(), 2, CPU)
+    shifted = shift_right(torch.tensor([10, 11, 2, 2, 12, 2]), layout)
+    assert shifted.tolist() == [2, 10, 11, 2, 2, 12]
+
+
+def test_positions_count_within_each_sentence():
+    layout = Layout(torch.tensor([3, 1, 2]).numpy(), 2, CPU)
+    assert layout.positions.tolist() == [0, 1, 2, 0, 0, 1]
+    assert layout.longest == 3
+
+
+def test_sinusoids_are_sines_then_cosines():
+    table = sinusoids(3, 4)
+    # Width 4 has two frequencies: 1 and 1/10000.
+    assert table[2].tolist() == pytest.approx([math.sin(2), math.sin(2e-4), math.cos(2), math.cos(2e-4)])
+
+
+def test_a_sentence_may_be_longer_than_the_first_table_of_positions():
+    network = make_network()
+    states = states_of(network, random_pairs((700, 2), (3, 600)))
+    assert states.shape == (602, 16)
+    assert states.isfinite().all()
+
+
+def test_dropout_keeps_the_expectation_and_the_rounded_share():
+    noise = Noise(torch.Generator().manual_seed(1), states=0.3, attention=0.0)
+    dropped = noise.drop_states(torch.ones(999, 1001))
+    # 0.3 * 256 = 76.8 rounds to 77; what is kept is scaled by 256 / 179.
+    assert dropped.unique().tolist() == [0.0, pytest.approx(256 / 179)]
+    assert float((dropped == 0).float().mean()) == pytest.approx(77 / 256, abs=0.002)
+    columns = (dropped[:, :1000].reshape(-1, 8) == 0).float().mean(0)
+    assert columns.tolist() == pytest.approx([77 / 256] * 8, abs=0.005)
+
+
+def test_dropout_has_the_gradient_of_what_it_kept():
+    noise = Noise(torch.Generator().manual_seed(1), states=0.5, attention=0.5)
+    states = torch.linspace(-1, 1, 40).reshape(5, 8).requires_grad_()
+    for drop in (noise.drop_states, noise.drop_attention):
+        dropped = drop(states)
+        (gradient,) = torch.autograd.grad(dropped.sum(), states)
+        assert gradient.tolist() == (dropped != 0).float().mul(2).tolist()
+
+
+def test_the_fused_dropouts_equal_their_parts():
+    residual = torch.randn(64, 16, generator=torch.Generator().manual_seed(1), requires_grad=True)
+    update = torch.randn(64, 16, generator=torch.Generator().manual_seed(2), requires_grad=True)
+
+    def noise() -> Noise:
+        return Noise(torch.Generator().manual_seed(5), states=0.3, attention=0.0)
+
+    pairs = [
+        (noise().add_dropped(residual, update), residual + noise().drop_states(update)),
+        (noise().relu_dropped(residual * update), noise().drop_states((residual * update).relu())),
+    ]
+    for fused, plain in pairs:
+        torch.testing.assert_close(fused, plain)
+        weights = torch.randn(64, 16, generator=torch.Generator().manual_seed(3))
+        gradients = [torch.autograd.grad((result * weights).sum(), [residual, update]) for result in (fused, plain)]
+        torch.testing.assert_close(gradients[0], gradients[1])
+
+
+def test_a_width_that_the_heads_do_not_divide_is_refused():
+    with pytest.raises(ValueError, match="width 16 with 3 heads"):
+        make_network(heads=3)

@@ -1,0 +1,111 @@
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from rota.teachers import TEACHERS, AnyTeacherConfig, Classroom, build_teacher
+from rota.teachers.static import Mixed, Proportional, Static, Temperature, TwoPhase, Uniform
+from rota.types import Watch
+
+SIZES = {"az": 100, "be": 300, "tr": 600}
+CLASSROOM = Classroom(SIZES, low_resource=("az", "be"), steps=1000)
+
+
+def rng(seed=1):
+    return np.random.default_rng(seed)
+
+
+def config(values):
+    return TypeAdapter(AnyTeacherConfig).validate_python(values)
+
+
+def arms(teacher, steps):
+    return [teacher.ask(step).arm for step in steps]
+
+
+def test_uniform_gives_every_language_the_same_probability():
+    assert Uniform(SIZES, rng()).shares == {"az": 1 / 3, "be": 1 / 3, "tr": 1 / 3}
+
+
+def test_proportional_follows_the_sizes():
+    assert Proportional(SIZES, rng()).shares == {"az": 0.1, "be": 0.3, "tr": 0.6}
+
+
+def test_temperature_one_is_proportional_and_a_large_one_nearly_uniform():
+    assert Temperature(SIZES, rng(), temperature=1).shares == pytest.approx({"az": 0.1, "be": 0.3, "tr": 0.6})
+    assert Temperature(SIZES, rng(), temperature=1e6).shares == pytest.approx(dict.fromkeys(SIZES, 1 / 3), abs=1e-4)
+
+
+def test_temperature_two_takes_square_roots():
+    # 4, 16 and 100 sentences: square roots 2, 4, 10, together 16.
+    shares = Temperature({"a": 4, "b": 16, "c": 100}, rng(), temperature=2).shares
+    assert shares == pytest.approx({"a": 2 / 16, "b": 4 / 16, "c": 10 / 16})
+
+
+def test_choices_are_drawn_with_their_shares():
+    drawn = Counter(arms(Proportional(SIZES, rng()), range(20_000)))
+    for arm, share in {"az": 0.1, "be": 0.3, "tr": 0.6}.items():
+        deviation = math.sqrt(share * (1 - share) / 20_000)
+        assert drawn[arm] / 20_000 == pytest.approx(share, abs=4 * deviation)
+
+
+def test_a_choice_says_how_probable_it_was():
+    decision = Proportional(SIZES, rng()).ask(0)
+    assert decision.why == "sampled"
+    assert decision.probability == SIZES[decision.arm] / 1000
+
+
+def test_a_share_of_zero_is_never_drawn():
+    assert set(arms(Static({"az": 0, "be": 1, "tr": 0}, rng()), range(500))) == {"be"}
+
+
+@pytest.mark.parametrize("shares", [{"az": -1.0, "be": 2.0}, {"az": math.nan}, {"az": math.inf}, {"az": 0.0}, {}])
+def test_impossible_shares_are_refused(shares):
+    with pytest.raises(ValueError, match="share"):
+        Static(shares, rng())
+
+
+def test_mixed_always_plays_the_mixed_arm():
+    assert set(arms(Mixed(rng()), range(50))) == {"mixed"}
+
+
+def test_two_phase_switches_at_the_step_it_says():
+    teacher = TwoPhase(Static({"tr": 1}, rng()), Static({"az": 1}, rng()), switch=20)
+    assert arms(teacher, (0, 19, 20, 21)) == ["tr", "tr", "az", "az"]
+
+
+def test_static_teachers_watch_nothing():
+    assert Uniform(SIZES, rng()).watches is Watch.NOTHING
+
+
+def test_the_two_phase_config_starts_with_the_high_resource_languages():
+    teacher = build_teacher(config({"name": "two-phase", "switch": "50%"}), CLASSROOM, rng())
+    assert set(arms(teacher, range(500))) == {"tr"}
+    assert set(arms(teacher, range(500, 1000))) == {"az", "be", "tr"}
+
+
+def test_fixed_shares_must_name_languages_of_the_corpus():
+    with pytest.raises(ValueError, match="unknown language 'xx'; the corpus has az, be, tr"):
+        build_teacher(config({"name": "fixed", "shares": {"xx": 1}}), CLASSROOM, rng())
+
+
+def test_a_group_without_languages_is_an_error():
+    alone = Classroom(SIZES, low_resource=(), steps=10)
+    with pytest.raises(ValueError, match="no low-resource language"):
+        build_teacher(config({"name": "uniform", "languages": "low-resource"}), alone, rng())
+
+
+def test_a_name_alone_is_a_teacher():
+    assert config("uniform").name == "uniform"
+
+
+def test_the_registry_and_the_config_know_the_same_teachers():
+    for name, kind in TEACHERS.items():
+        required = {"shares": {"az": 1.0}} if name == "fixed" else {}
+        if name.startswith("replay"):
+            required = {"run": "somewhere"}
+        assert type(config({"name": name, **required})) is kind
+    with pytest.raises(ValidationError, match="union_tag_invalid"):
+        config("nobody")

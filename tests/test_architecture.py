@@ -1,0 +1,77 @@
+"""The picture of docs/design.md as a table: imports point down, siblings do not know each other."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import rota
+
+ROOT = Path(rota.__file__).parent
+
+LEAVES = {"types", "settings", "records", "checkpoint"}
+PARTS = {"data", "student", "teachers"}
+COMPOSERS = {"training", "evaluation"}
+ALL_BELOW_CONFIG = LEAVES | PARTS | COMPOSERS
+
+MAY_IMPORT: dict[str, set[str]] = {
+    "types": set(),
+    "settings": set(),
+    "records": set(),
+    "checkpoint": {"records", "types"},
+    "data": LEAVES,
+    "student": LEAVES,
+    "teachers": LEAVES,
+    "training": LEAVES | PARTS,
+    "evaluation": LEAVES | PARTS,
+    "analysis": {"types", "settings", "records"},  # files only: it never loads a model
+    "config": ALL_BELOW_CONFIG,
+    "api": ALL_BELOW_CONFIG | {"config"},
+    "experiments": ALL_BELOW_CONFIG | {"config", "api"},
+    "show": ALL_BELOW_CONFIG,
+    "runner": ALL_BELOW_CONFIG | {"config", "api", "show"},
+    "demo": ALL_BELOW_CONFIG | {"config", "api", "show", "runner", "analysis"},
+    "cli": ALL_BELOW_CONFIG | {"config", "api", "show", "runner", "demo", "analysis", "experiments"},
+    "__init__": ALL_BELOW_CONFIG | {"config", "api"},
+    "__main__": {"cli"},
+}
+
+
+def part_of(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imported_parts(path: Path) -> set[str]:
+    """The parts of Rota that a file imports, at its top or inside a function."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} has a relative import; write it in full"
+            module = node.module or ""
+            names = [f"rota.{alias.name}" for alias in node.names] if module == "rota" else [module]
+        else:
+            continue
+        found |= {name.split(".")[1] for name in names if name.startswith("rota.")}
+    return found
+
+
+FILES = sorted(ROOT.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_down(path):
+    part = part_of(path)
+    assert part in MAY_IMPORT, f"{part} is not in the picture; add it to docs/design.md and to this table"
+    upwards = imported_parts(path) - MAY_IMPORT[part] - {part}
+    assert not upwards, f"{path.name} imports {sorted(upwards)}, which the picture does not allow"
+
+
+def test_types_know_no_torch():
+    assert "torch" not in (ROOT / "types.py").read_text(encoding="utf-8").replace("No torch", "")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_stay_short(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 300, "split the file: it is more than one thing"

@@ -1,0 +1,105 @@
+import json
+import logging
+
+import numpy as np
+import pytest
+import torch
+
+from rota.checkpoint import WEIGHTS, Checkpoints
+
+
+class Part:
+    def __init__(self, state):
+        self.state = state
+
+    def state_dict(self):
+        return self.state
+
+    def load_state_dict(self, state):
+        self.state = state
+
+
+def student(value):
+    return Part(
+        {"network": {"layer.weight": torch.full((2, 3), value)}, "optimiser": {"mean": torch.ones(2)}, "step": 7}
+    )
+
+
+def test_a_state_comes_back_as_it_was(tmp_path):
+    rng = np.random.default_rng(3)
+    state = {
+        "rng": rng.bit_generator.state,
+        "list": [1, 2.5, None, {"inner": np.arange(3, dtype=np.int64)}],
+        "tensor": torch.tensor([1.5, float("inf")]),
+        "flag": True,
+    }
+    Checkpoints(tmp_path).save(5, {"teacher": Part(state)})
+    loaded = Checkpoints(tmp_path).newest().load()["teacher"]
+    assert loaded["rng"] == state["rng"]
+    assert loaded["list"][:3] == [1, 2.5, None]
+    assert loaded["list"][3]["inner"].dtype == np.int64
+    assert loaded["list"][3]["inner"].tolist() == [0, 1, 2]
+    assert torch.equal(loaded["tensor"], state["tensor"])
+    assert loaded["flag"] is True
+
+
+def test_the_newest_intact_checkpoint_is_used_and_damage_is_reported(tmp_path, caplog):
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(10, {"student": student(1.0)})
+    checkpoints.save(20, {"student": student(2.0)})
+    weights = tmp_path / "20" / WEIGHTS
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    with caplog.at_level(logging.WARNING):
+        assert checkpoints.newest().step == 10
+    assert "20 is damaged" in caplog.text
+    assert WEIGHTS in caplog.text
+
+
+@pytest.mark.parametrize("name", ["checkpoint.json", "state.json", WEIGHTS])
+def test_a_missing_or_cut_file_is_damage(tmp_path, name):
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(10, {"student": student(1.0)})
+    checkpoints.save(20, {"student": student(2.0)})
+    path = tmp_path / "20" / name
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    assert checkpoints.newest().step == 10
+    path.unlink()
+    assert checkpoints.newest().step == 10
+
+
+def test_a_folder_that_was_never_finished_is_not_a_checkpoint(tmp_path):
+    (tmp_path / ".30.partial").mkdir()
+    assert Checkpoints(tmp_path).newest() is None
+
+
+def test_older_checkpoints_keep_the_network_alone(tmp_path):
+    checkpoints = Checkpoints(tmp_path, keep=2)
+    for step in (10, 20, 30):
+        checkpoints.save(step, {"student": student(float(step))})
+    assert [found.complete for found in checkpoints.list()] == [False, True, True]
+    assert sorted(path.name for path in (tmp_path / "10").iterdir()) == ["checkpoint.json", WEIGHTS]
+    assert checkpoints.list()[0].network()["layer.weight"][0, 0] == 10
+    with pytest.raises(ValueError, match="network alone"):
+        checkpoints.list()[0].load()
+
+
+def test_saving_a_step_again_replaces_it(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(10, {"student": student(1.0)})
+    checkpoints.save(10, {"student": student(4.0)})
+    assert checkpoints.newest().network()["layer.weight"][0, 0] == 4
+
+
+def test_a_newer_format_is_refused_by_name(tmp_path):
+    Checkpoints(tmp_path).save(10, {"student": student(1.0)})
+    manifest = tmp_path / "10" / "checkpoint.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": 99}))
+    with pytest.raises(ValueError, match="format 99"):
+        Checkpoints(tmp_path).newest()
+
+
+def test_at_least_one_complete_checkpoint_stays(tmp_path):
+    with pytest.raises(ValueError, match="at least 1"):
+        Checkpoints(tmp_path, keep=0)

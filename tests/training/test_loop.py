@@ -1,0 +1,241 @@
+"""The loop with a student that only remembers: what is asked, updated, told, recorded and saved, and when."""
+
+import json
+
+import numpy as np
+import pytest
+
+from rota.checkpoint import Checkpoints
+from rota.records import read_record
+from rota.settings import Duration
+from rota.training.journal import Journal
+from rota.training.loop import Loop, Streams, TrainingConfig
+from rota.training.probe import Probe
+from rota.types import Batch, Decision, SentenceLosses, Watch
+
+
+class FakeStudent:
+    """Its loss is 5 / (1 + updates); it remembers the arms it was trained on."""
+
+    def __init__(self):
+        self.history = []
+
+    def update(self, batches):
+        self.history.append([batch.arm for batch in batches])
+        return 5 / len(self.history)
+
+    def losses(self, batches):
+        count = sum(batch.sentences for batch in batches)
+        return SentenceLosses(np.full(count, 3.0 * len(self.history)), np.full(count, 3))
+
+    def state_dict(self):
+        return {"network": {"updates": np.array([len(self.history)])}, "history": self.history}
+
+    def load_state_dict(self, state):
+        self.history = state["history"]
+
+
+class FakeTeacher:
+    """Takes turns; remembers what it was told."""
+
+    def __init__(self, arms=("az", "tr"), watches=Watch.NOTHING):
+        self.arms, self.watches = arms, watches
+        self.asked, self.told = [], []
+
+    def ask(self, step):
+        self.asked.append(step)
+        return Decision(self.arms[len(self.asked) % len(self.arms)], why="turn", probability=0.5, scores={"az": 1.0})
+
+    def tell(self, observation):
+        self.told.append(observation)
+
+    def state_dict(self):
+        return {"asked": self.asked}
+
+    def load_state_dict(self, state):
+        self.asked = list(state["asked"])
+
+
+class FakeStream:
+    def __init__(self, arm):
+        self.arm, self.drawn = arm, 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self.drawn += 1
+        return batch(self.arm, self.drawn)
+
+    def state_dict(self):
+        return {"drawn": self.drawn}
+
+    def load_state_dict(self, state):
+        self.drawn = state["drawn"]
+
+
+def batch(arm, tokens=3):
+    languages = {"az": 1, "tr": tokens} if arm == "mixed" else {arm: tokens}
+    total = sum(languages.values())
+    ids = np.arange(total)
+    return Batch(arm, ids, np.array([total]), ids, np.array([total]), languages)
+
+
+def make_loop(folder, *, teacher=None, steps=20, decide_every=1, observe_every=None, **settings):
+    student = FakeStudent()
+    config = TrainingConfig(
+        steps=steps, validate_every=Duration(5), checkpoint_every=Duration(6), tensorboard=False, **settings
+    )
+    dev = {"az": [batch("az")], "tr": [batch("tr")]}
+    return Loop(
+        student,
+        teacher or FakeTeacher(),
+        Streams(FakeStream),
+        Probe(student, dev, joint=[batch("az"), batch("tr")]),
+        Journal(folder),
+        Checkpoints(folder / "checkpoints", keep=2),
+        config,
+        decide_every=decide_every,
+        observe_every=observe_every,
+    )
+
+
+def finish(loop, until=None, stop=lambda: False):
+    loop.run(until, stop)
+    loop.journal.close()
+    return loop
+
+
+def steps_of(folder):
+    return list(read_record(folder / "steps.jsonl"))
+
+
+def test_a_decision_holds_for_as_many_updates_as_it_says(tmp_path):
+    loop = finish(make_loop(tmp_path, decide_every=4))
+    assert loop.teacher.asked == [0, 4, 8, 12, 16]
+    assert [arms[0] for arms in loop.student.history[:8]] == ["tr"] * 4 + ["az"] * 4
+
+
+def test_the_teacher_is_told_after_the_updates_of_its_decision(tmp_path):
+    loop = finish(make_loop(tmp_path, decide_every=4))
+    assert [told.step for told in loop.teacher.told] == [4, 8, 12, 16, 20]
+    assert loop.teacher.told[0].decision.arm == "tr"
+    assert loop.teacher.told[0].played == {"tr": 4}
+
+
+def test_a_teacher_may_decide_often_and_observe_seldom(tmp_path):
+    loop = finish(make_loop(tmp_path, decide_every=1, observe_every=10))
+    assert [told.step for told in loop.teacher.told] == [10, 20]
+    assert loop.teacher.told[0].played == {"tr": 5, "az": 5}
+
+
+def test_observations_must_follow_whole_decisions(tmp_path):
+    with pytest.raises(ValueError, match="multiple of decide_every"):
+        make_loop(tmp_path, decide_every=4, observe_every=6)
+
+
+def test_only_what_is_watched_is_measured(tmp_path):
+    nothing = finish(make_loop(tmp_path / "a")).teacher.told[0]
+    assert (nothing.train_loss, nothing.dev_loss, nothing.joint_loss) == (None, None, None)
+    watching = FakeTeacher(watches=Watch.TRAIN_LOSS | Watch.DEV_LOSS | Watch.JOINT_LOSS)
+    told = finish(make_loop(tmp_path / "b", teacher=watching, decide_every=2)).teacher.told[0]
+    assert told.train_loss == pytest.approx((5 + 2.5) / 2)
+    assert told.dev_loss == {"tr": 2.0}  # three tokens in a sentence, 3.0 per update: one nat per token and update
+    assert told.joint_loss == 2.0
+
+
+def test_accumulation_draws_that_many_batches_for_one_update(tmp_path):
+    loop = finish(make_loop(tmp_path, accumulate=3))
+    assert len(loop.student.history) == 20
+    assert all(len(arms) == 3 for arms in loop.student.history)
+
+
+def test_every_step_is_recorded_with_its_reason(tmp_path):
+    finish(make_loop(tmp_path, decide_every=2))
+    steps = steps_of(tmp_path)
+    assert [entry["step"] for entry in steps] == list(range(1, 21))
+    expected = {
+        "step": 1,
+        "arm": "tr",
+        "why": "turn",
+        "loss": 5.0,
+        "tokens": 1,
+        "probability": 0.5,
+        "scores": {"az": 1.0},
+    }
+    assert steps[0] == expected
+    assert "scores" not in steps[1], "scores belong to the decision, written once"
+
+
+def test_a_mixture_is_recorded_by_language(tmp_path):
+    finish(make_loop(tmp_path, teacher=FakeTeacher(arms=("mixed",)), steps=2))
+    assert steps_of(tmp_path)[1]["tokens_by_language"] == {"az": 1, "tr": 2}
+
+
+def test_validations_come_on_time_and_at_the_end(tmp_path):
+    finish(make_loop(tmp_path, steps=12))
+    found = list(read_record(tmp_path / "validations.jsonl"))
+    assert [entry["step"] for entry in found] == [5, 10, 12]
+    assert found[0]["dev_loss"] == {"az": 5.0, "tr": 5.0}
+
+
+def test_timings_are_in_a_file_of_their_own(tmp_path):
+    finish(make_loop(tmp_path))
+    entry = next(read_record(tmp_path / "timings.jsonl"))
+    assert entry["step"] == 5
+    assert set(entry["phases"]) == {"batches", "updates", "observations", "validations"}
+    assert "seconds" not in json.dumps(steps_of(tmp_path))
+
+
+def test_checkpoints_come_on_time_and_at_the_end(tmp_path):
+    loop = finish(make_loop(tmp_path))
+    assert [found.step for found in loop.checkpoints.list()] == [6, 12, 18, 20]
+
+
+@pytest.mark.parametrize("cut", [1, 6, 7, 10, 13, 19])
+def test_a_run_cut_in_two_equals_a_run_in_one_piece(tmp_path, cut):
+    whole = finish(make_loop(tmp_path / "whole", decide_every=4))
+    finish(make_loop(tmp_path / "parts", decide_every=4), until=cut)
+    second = make_loop(tmp_path / "parts", decide_every=4)
+    second.resume()
+    assert second.step == cut
+    finish(second)
+    assert second.student.history == whole.student.history
+    assert second.teacher.asked == whole.teacher.asked
+    for name in ("steps.jsonl", "validations.jsonl"):
+        assert (tmp_path / "parts" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert [found.step for found in second.checkpoints.list()] == [found.step for found in whole.checkpoints.list()]
+
+
+def test_records_after_the_checkpoint_are_written_again_not_twice(tmp_path):
+    loop = make_loop(tmp_path)
+    with pytest.raises(RuntimeError):  # killed at step 9: records went on, the last checkpoint is of step 6
+        finish(loop, stop=lambda: crash() if loop.step == 9 else False)
+    loop.journal.close()
+    assert steps_of(tmp_path)[-1]["step"] == 9
+    second = make_loop(tmp_path)
+    second.resume()
+    assert second.step == 6
+    finish(second)
+    assert [entry["step"] for entry in steps_of(tmp_path)] == list(range(1, 21))
+
+
+def crash():
+    raise RuntimeError("killed")
+
+
+def test_stopping_saves_where_it_stands(tmp_path):
+    loop = make_loop(tmp_path)
+    finish(loop, stop=lambda: loop.step == 8)
+    assert loop.step == 8
+    assert loop.checkpoints.newest().step == 8
+
+
+def test_a_run_that_never_saved_starts_again_with_clean_records(tmp_path):
+    loop = make_loop(tmp_path)
+    with pytest.raises(RuntimeError):
+        finish(loop, stop=lambda: crash() if loop.step == 3 else False)
+    loop.journal.close()
+    second = make_loop(tmp_path)
+    assert second.resume() is None
+    assert steps_of(tmp_path) == []
