@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -80,7 +81,8 @@ def train(
     from rota.runner import train_with_display
 
     settings = _load(config, set_)
-    train_with_display(settings, run or Path("runs") / settings.name, until=until, again=f"rota train {config}")
+    again = f"rota {shlex.join(sys.argv[1:])}".replace(f" --until {until}", "")
+    train_with_display(settings, run or Path("runs") / settings.name, until=until, again=again)
 
 
 @app.command()

@@ -10,9 +10,10 @@ from rota.student import loss as loss_module
 from rota.student.loss import smoothed_loss, token_losses
 
 
-@pytest.fixture(params=[16, 2**20], ids=["many chunks", "one chunk"])
+@pytest.fixture(params=[1, 16, 128], ids=["single rows", "several chunks", "one chunk"])
 def chunk(request, monkeypatch):
-    monkeypatch.setattr(loss_module, "CHUNK_LOGITS", request.param * 31)
+    monkeypatch.setattr(loss_module, "CHUNK_LOGITS", 0)
+    monkeypatch.setattr(loss_module, "CHUNK_ROWS", request.param)
 
 
 def case() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

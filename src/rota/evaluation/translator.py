@@ -27,8 +27,8 @@ class Translator:
     def load(cls, run: Path | str, *, step: int | None = None, device: str = "auto") -> Translator:
         """The network of a run's checkpoint: that of ``step``, or the last one."""
         run = Path(run)
-        subwords = Subwords.load(run / "subwords.json")
         config = StudentConfig.model_validate(read_run(run)["config"]["student"])
+        subwords = Subwords.load(run / "subwords.json")
         network = Transformer(config.shape(subwords.vocabulary))
         network.load_state_dict(find_checkpoint(run, step).network())
         return cls([network.to(find_device(device)).eval()], subwords)

@@ -47,11 +47,12 @@ def translate(
     the tokens of its source plus ``extra``; there the end symbol is forced. The symbols for padding and beginning are
     never produced. A sentence is finished when ``beam`` hypotheses have ended, as in fairseq, or when no unfinished one
     can still win. ``length_penalty=1`` is the mean log-probability per token, 0 prefers short translations.
-    ``progress`` is called with the number of sentences just finished.
+    A batch has ``batch_tokens`` source tokens divided by ``beam``; ``progress`` is called with the number of sentences
+    just finished.
     """
     _check(networks, sources, beam, length_penalty)
     found: dict[int, Hypothesis] = {}
-    for numbers in _batches(sources, batch_tokens):
+    for numbers in _batches(sources, batch_tokens // beam):
         chosen = [sources[number] for number in numbers]
         limits = [min(int(max_ratio * len(source)) + extra, MAX_LENGTH) for source in chosen]
         found.update(zip(numbers, _search(networks, chosen, limits, beam, length_penalty), strict=True))
@@ -157,10 +158,10 @@ class _Beams:
         vocabulary = log_probabilities_RV.shape[1]
         log_probabilities_RV[:, [PAD, BOS]] = -math.inf
         totals_BWV = log_probabilities_RV.view(-1, self.beam, vocabulary) + self.scores_BW[:, :, None]
-        full_B = self.limits_B < self.tokens_BWT.shape[2]
-        ends_BW = totals_BWV[full_B, :, EOS]
-        totals_BWV[full_B] = -math.inf
-        totals_BWV[full_B, :, EOS] = ends_BW
+        full = (self.limits_B < self.tokens_BWT.shape[2]).nonzero()[:, 0]
+        ends = totals_BWV[full, :, EOS]
+        totals_BWV[full] = -math.inf
+        totals_BWV[full, :, EOS] = ends
         scores_BC, places_BC = totals_BWV.flatten(1).topk(2 * self.beam)
         return scores_BC, places_BC // vocabulary, places_BC % vocabulary
 

@@ -1,0 +1,25 @@
+import sys
+
+import pytest
+
+
+@pytest.fixture
+def rota(monkeypatch, capsys):
+    """Runs a command as the shell would; gives exit code, standard output and standard error."""
+    from rota.cli import main
+
+    def run(*arguments, stdin=None):
+        monkeypatch.setattr(sys, "argv", ["rota", *map(str, arguments)])
+        if stdin is not None:
+            import io
+
+            monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = 0 if end.code is None else end.code
+        output = capsys.readouterr()
+        return code, output.out, output.err
+
+    return run

@@ -1,0 +1,96 @@
+"""``variant: paper | released`` sets every row of the ledger in docs/paper.md at once."""
+
+import pytest
+from pydantic import TypeAdapter
+
+from rota.teachers import AnyTeacherConfig
+from rota.teachers.base import Measurements
+
+CONFIG = TypeAdapter(AnyTeacherConfig)
+
+
+def config(**values):
+    return CONFIG.validate_python(values)
+
+
+def test_tscl_follows_the_paper_by_default():
+    paper = config(name="tscl")
+    assert (paper.alpha, paper.epsilon, paper.decide_every) == (0.1, 0.1, 1)
+    assert (paper.first_reward, paper.first_visits, paper.absolute) == ("raw", "algorithm", True)
+    assert (paper.warmup.until.steps(150_000), paper.warmup.languages, paper.warmup.inform) == (
+        16_000,
+        "high-resource",
+        "all",
+    )
+    assert paper.measurements() == Measurements("current-language", 8_000, "plain")
+
+
+def test_the_released_tscl_is_rewarded_on_a_training_batch_of_the_first_language():
+    released = config(name="tscl", variant="released")
+    assert released.first_visits == "shuffled"
+    assert released.measurements() == Measurements("first-arm-train", 8_000, "smoothed")
+    assert (released.alpha, released.epsilon, released.first_reward) == (0.1, 0.1, "raw")
+
+
+def test_dqn_follows_the_paper_by_default():
+    paper = config(name="dqn")
+    assert (paper.hidden, paper.learning_rate, paper.gamma, paper.tau) == ((512, 512), 2.5e-4, 0.99, 0.005)
+    assert (paper.replay_minimum, paper.replay_capacity, paper.replay_batch) == (1_000, 10_000, 1_000)
+    assert (paper.reward, paper.acts_with, paper.epsilon_decay) == ("step-gain", "target", "linear")
+    assert (paper.below_replay_minimum, paper.first_transition) == ("epsilon-greedy", "stored-at-second")
+    assert (paper.decide_every, paper.gradient_clip, paper.warmup.inform) == (10, None, "none")
+    assert paper.measurements() == Measurements("joint", 8_000, "plain", "dev", "mean", 25, 10)
+
+
+def test_the_released_dqn_differs_in_every_row_of_the_ledger():
+    released = config(name="dqn", variant="released")
+    assert (released.reward, released.acts_with, released.epsilon_decay) == ("gain-over-mean", "online", "exponential")
+    assert (released.below_replay_minimum, released.first_transition) == ("random", "zero-state")
+    assert (released.gradient_clip, released.warmup.inform) == (100.0, "rewards")
+    assert released.measurements() == Measurements("joint", 1_000, "smoothed", "train", "summed", 22, 10)
+
+
+@pytest.mark.parametrize("name", ["tscl", "dqn"])
+def test_what_the_user_sets_stands_above_the_variant(name):
+    mine = config(name=name, variant="released", reward_loss="plain", warmup={"until": "1k", "inform": "none"})
+    assert mine.reward_loss == "plain"
+    assert mine.warmup.inform == "none"
+    assert config(name=name, variant="released", warmup=None).warmup is None
+
+
+@pytest.mark.parametrize(
+    ("name", "variant", "inform"),
+    [("tscl", "paper", "all"), ("tscl", "released", "all"), ("dqn", "paper", "none"), ("dqn", "released", "rewards")],
+)
+def test_a_short_warmup_tells_the_teacher_what_the_variant_says(name, variant, inform):
+    assert config(name=name, variant=variant, warmup="2k").warmup.inform == inform
+
+
+@pytest.mark.parametrize("name", ["tscl", "dqn"])
+@pytest.mark.parametrize("variant", ["paper", "released"])
+def test_a_resolved_config_reads_back_as_itself(name, variant):
+    resolved = config(name=name, variant=variant)
+    assert CONFIG.validate_python(resolved.model_dump(mode="json")) == resolved
+
+
+@pytest.mark.parametrize("name", ["tscl", "dqn"])
+def test_an_unknown_variant_is_refused(name):
+    with pytest.raises(ValueError, match="'paper' or 'released'"):
+        config(name=name, variant="publsihed")
+
+
+@pytest.mark.parametrize(("refresh", "every"), [(1, 1), ("1", 1), ("1/5", 5), ("1/25", 25)])
+def test_refresh_says_which_share_of_the_groups_is_measured_again(refresh, every):
+    assert config(name="dqn", refresh=refresh).measurements().refresh_every == every
+
+
+@pytest.mark.parametrize("refresh", ["2", "1/0", "0.5", "1/"])
+def test_a_refresh_that_is_no_share_is_refused(refresh):
+    with pytest.raises(ValueError, match="refresh"):
+        config(name="dqn", refresh=refresh)
+
+
+@pytest.mark.parametrize("name", ["tscl", "dqn"])
+def test_every_setting_has_a_description(name):
+    fields = type(config(name=name)).model_fields
+    assert [key for key, field in fields.items() if key != "name" and not field.description] == []

@@ -1,0 +1,72 @@
+from pathlib import Path
+
+import pytest
+
+from rota.config import apply_override, load_config, parse_config
+from rota.settings import ConfigError, Duration
+
+SYNTHETIC = {"data": {"corpus": "synthetic"}}
+
+
+def written(tmp_path, text):
+    path = tmp_path / "norwegian.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_no_is_norwegian(tmp_path):
+    text = "data: {languages: [no, tr], low_resource: [no], train: 'a.{language}', dev: b, test: c}"
+    assert load_config(written(tmp_path, text)).data.languages == ("no", "tr")
+
+
+def test_a_config_is_named_after_its_file(tmp_path):
+    config = load_config(written(tmp_path, "data: {corpus: synthetic}"))
+    assert config.name == "norwegian"
+    assert config.data_folder == Path("prepared/norwegian")
+
+
+def test_defaults_are_those_of_the_paper():
+    config = parse_config(SYNTHETIC)
+    assert (config.training.steps, config.training.tokens) == (150_000, 8_000)
+    assert config.student.lr_warmup == Duration("16k")
+    assert (config.student.dropout, config.student.label_smoothing, config.student.clip_norm) == (0.3, 0.1, 5.0)
+    assert (config.data.subwords.size, config.data.subwords.lines) == (32_000, 10_000)
+    assert config.evaluation.beam == 5
+
+
+def test_overrides_reach_any_depth(tmp_path):
+    path = written(tmp_path, "data: {corpus: synthetic}\nteacher: uniform")
+    config = load_config(path, ["training.steps=2k", "teacher.warmup=10%", "data.subwords.size=4k", "seed=7"])
+    assert config.training.steps == 2000
+    assert config.teacher.name == "uniform"
+    assert config.teacher.warmup.until.steps(2000) == 200
+    assert config.data.subwords.size == 4000
+    assert config.seed == 7
+
+
+def test_an_override_leaves_its_neighbours_alone():
+    values = {"training": {"steps": 1, "tokens": 2}}
+    apply_override(values, "training.steps=5")
+    assert values == {"training": {"steps": 5, "tokens": 2}}
+
+
+def test_the_resolved_config_reads_back_as_itself():
+    config = parse_config({**SYNTHETIC, "teacher": {"name": "two-phase", "switch": "30%", "warmup": "1k"}})
+    assert parse_config(config.dump()) == config
+    assert parse_config(config.dump()).fingerprint == config.fingerprint
+
+
+def test_any_changed_setting_changes_the_fingerprint():
+    assert parse_config(SYNTHETIC).fingerprint != parse_config({**SYNTHETIC, "seed": 2}).fingerprint
+
+
+def test_a_list_is_no_config(tmp_path):
+    with pytest.raises(ConfigError, match="mapping of keys"):
+        load_config(written(tmp_path, "- data"))
+
+
+def test_a_file_that_is_not_utf8_is_named(tmp_path):
+    path = tmp_path / "latin.yaml"
+    path.write_bytes("name: Bahçe".encode("latin-1"))
+    with pytest.raises(ConfigError, match=r"latin\.yaml: byte 9 is not UTF-8"):
+        load_config(path)

@@ -1,0 +1,186 @@
+"""The whole road on a tiny generated corpus: prepare, train, evaluate, translate, from the shell and from Python."""
+
+import json
+
+import pytest
+
+import rota as package
+from rota.analysis.shares import plot_shares, share_windows
+from rota.config import parse_config
+from rota.records import read_record
+from rota.student.nmt import NMT, NotFiniteError
+
+CONFIG = """
+data:
+  corpus: synthetic
+  synthetic: {families: {la: {lala: 400, lato: 80}}, dev: 12, test: 9}
+  low_resource: [lato]
+  subwords: {size: 400}
+student: {preset: tiny, width: 32, feedforward: 64, layers: 1, lr_warmup: 5, dropout: 0.1, learning_rate: {peak: 0.01}}
+teacher: {name: temperature, temperature: 2, warmup: 25%}
+training: {steps: 40, tokens: 200, checkpoint_every: 10, validate_every: 20, threads: 1}
+evaluation: {beam: 2}
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("road")
+    (folder / "small.yaml").write_text(CONFIG)
+    return folder
+
+
+@pytest.fixture
+def road(rota, project, monkeypatch):
+    monkeypatch.chdir(project)
+    assert rota("train", "small.yaml")[0] == 0
+    return rota
+
+
+def test_preparing_shows_what_was_kept_and_a_second_time_does_nothing(rota, project, monkeypatch):
+    monkeypatch.chdir(project)
+    code, output, _ = rota("prepare", "small.yaml")
+    assert code == 0
+    assert "lato (low)" in output
+    before = (project / "prepared" / "small" / "manifest.json").stat().st_mtime_ns
+    assert rota("prepare", "small.yaml")[0] == 0
+    assert (project / "prepared" / "small" / "manifest.json").stat().st_mtime_ns == before
+
+
+def test_a_run_says_what_it_is_and_what_it_did(road, project):
+    run = project / "runs" / "small"
+    about = json.loads((run / "run.json").read_text())
+    assert about["config"]["teacher"]["temperature"] == 2
+    assert about["data"]["low_resource"] == ["lato"]
+    assert {"torch", "numpy", "python"} <= set(about["versions"])
+    steps = list(read_record(run / "steps.jsonl"))
+    assert [entry["step"] for entry in steps] == list(range(1, 41))
+    assert {entry["why"] for entry in steps[:10]} == {"warmup"}
+    assert {entry["why"] for entry in steps[10:]} == {"sampled"}
+    assert steps[-1]["loss"] < steps[0]["loss"]
+    assert [entry["step"] for entry in read_record(run / "validations.jsonl")] == [20, 40]
+    assert any(path.name.startswith("events") for path in (run / "tensorboard").iterdir())
+
+
+def test_training_a_trained_run_again_changes_nothing(road, project):
+    before = (project / "runs" / "small" / "steps.jsonl").read_bytes()
+    code, output, _ = road("train", "small.yaml")
+    assert code == 0
+    assert "is trained" in output
+    assert (project / "runs" / "small" / "steps.jsonl").read_bytes() == before
+
+
+def test_evaluating_scores_every_language_and_repeats_nothing(road, project):
+    code, output, _ = road("evaluate", "runs/small")
+    assert code == 0
+    for words in ("BLEU", "chrF", "lala", "lato (low)", "low-resource", "high-resource", "macro", "tok:13a"):
+        assert words in output
+    run = project / "runs" / "small"
+    translations = sorted(path.name for path in (run / "translations").iterdir())
+    assert translations == ["40.test.lala.beam2-1.txt", "40.test.lato.beam2-1.txt"]
+    assert len((run / "translations" / translations[0]).read_text().splitlines()) == 9
+    written = (run / "evals.jsonl").read_text()
+    assert len(written.splitlines()) == 4, "two languages, two metrics"
+    assert road("evaluate", "runs/small")[1] == output
+    assert (run / "evals.jsonl").read_text() == written
+
+
+def test_the_dev_sets_and_other_checkpoints_can_be_evaluated(road, project):
+    assert road("evaluate", "runs/small", "--split", "dev", "--step", "20", "--beam", "1")[0] == 0
+    assert (project / "runs" / "small" / "translations" / "20.dev.lala.beam1-1.txt").exists()
+
+
+def test_translating_keeps_the_number_of_lines(road):
+    code, output, error = road("translate", "runs/small", "--language", "lato", stdin="tola meka\n\n  sati \n")
+    assert code == 0, error
+    assert output.count("\n") == 3
+
+
+def test_python_does_what_the_shell_does(road, project):
+    config = package.load_config(project / "small.yaml")
+    loop = package.train(config, project / "runs" / "small")
+    assert loop.step == 40
+    translator = package.Translator.load(project / "runs" / "small")
+    assert len(translator.translate(["tola", "meka sati"], language="lala", beam=1)) == 2
+    assert set(package.evaluate(project / "runs" / "small").values("bleu")) == {"lala", "lato"}
+
+
+def test_the_same_seed_gives_the_same_run_and_another_one_another(road, project):
+    assert road("train", "small.yaml", "--run", "runs/again")[0] == 0
+    assert road("train", "small.yaml", "--run", "runs/other", "--set", "seed=2")[0] == 0
+    steps = {name: (project / "runs" / name / "steps.jsonl").read_bytes() for name in ("small", "again", "other")}
+    assert steps["small"] == steps["again"]
+    assert steps["small"] != steps["other"]
+
+
+def test_until_stops_and_says_how_to_go_on(road, project):
+    code, output, _ = road("train", "small.yaml", "--run", "runs/parts", "--until", "13")
+    assert code == 0
+    assert "at step 13 and saved; go on with: rota train small.yaml --run runs/parts" in " ".join(output.split())
+    assert road("train", "small.yaml", "--run", "runs/parts")[0] == 0
+    whole, parts = (project / "runs" / name / "steps.jsonl" for name in ("small", "parts"))
+    assert whole.read_bytes() == parts.read_bytes()
+
+
+def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_used(road, project):
+    assert road("train", "small.yaml", "--run", "runs/damaged", "--until", "20")[0] == 0
+    weights = project / "runs" / "damaged" / "checkpoints" / "20" / "student.network.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-4] + b"ruin")
+    code, output, _ = road("train", "small.yaml", "--run", "runs/damaged")
+    assert code == 0
+    assert "20 is damaged" in " ".join(output.split())
+    assert "going on from step 10" in output
+    whole, mended = (project / "runs" / name / "steps.jsonl" for name in ("small", "damaged"))
+    assert whole.read_bytes() == mended.read_bytes()
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_checkpoint(road, project, monkeypatch):
+    update = NMT.update
+
+    def explode(self, batches):
+        if self.step == 25:
+            raise NotFiniteError("the loss at step 26 is nan.")
+        return update(self, batches)
+
+    monkeypatch.setattr(NMT, "update", explode)
+    code, _, error = road("train", "small.yaml", "--run", "runs/exploded")
+    assert code == 1
+    assert "the loss at step 26 is nan" in error
+    assert "last good checkpoint is runs/exploded/checkpoints/20" in error
+    assert "Traceback" not in error
+
+
+def test_the_share_figure_is_made_from_the_records(road, project):
+    ends, shares = share_windows(project / "runs" / "small", windows=4)
+    assert ends.tolist() == [10, 20, 30, 40]
+    assert shares["lala"][0] == 1.0, "the warm-up is on the high-resource language alone"
+    assert all(abs(lala + lato - 1) < 1e-9 for lala, lato in zip(shares["lala"], shares["lato"], strict=True))
+    picture = plot_shares(project / "runs" / "small", project / "shares.png")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_every_static_teacher_trains(road, project):
+    for teacher in ("uniform", "proportional", "mixed", "two-phase"):
+        assert road("train", "small.yaml", "--set", f"teacher={teacher}", "--run", f"runs/{teacher}")[0] == 0
+    mixed = list(read_record(project / "runs" / "mixed" / "steps.jsonl"))
+    low_resource = sum(entry.get("tokens_by_language", {}).get("lato", 0) for entry in mixed)
+    assert low_resource / sum(entry["tokens"] for entry in mixed) == pytest.approx(80 / 480, abs=0.03)
+
+
+def test_the_teachers_are_listed_with_their_parameters(rota):
+    code, output, _ = rota("teachers")
+    assert code == 0
+    for words in ("uniform", "proportional", "temperature", "mixed", "two-phase", "decide_every", "(required)"):
+        assert words in output
+
+
+def test_help_does_not_wait_for_torch():
+    import subprocess
+    import sys
+
+    code = "import sys, rota.cli; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_config_of_python_values_is_checked_like_a_file():
+    assert parse_config({"data": {"corpus": "synthetic"}}).teacher.name == "uniform"
