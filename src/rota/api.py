@@ -17,7 +17,7 @@ import torch
 
 from rota.checkpoint import Checkpoints
 from rota.config import RunConfig
-from rota.data.batches import fixed_batches, make_stream
+from rota.data.batches import make_stream
 from rota.data.prepare import Progress as PrepareProgress
 from rota.data.prepare import prepare as prepare_data
 from rota.data.store import Store
@@ -28,11 +28,11 @@ from rota.records import write_atomically
 from rota.settings import ConfigError
 from rota.student.nmt import build_student
 from rota.teachers import Classroom, build_teacher
+from rota.training.devsets import DevSets
 from rota.training.journal import Journal
 from rota.training.loop import Listener, Loop, Streams
 from rota.training.probe import Probe
 from rota.training.tensorboard import TensorBoard
-from rota.types import Batch
 
 
 def cache_folder() -> Path:
@@ -67,19 +67,25 @@ def build_loop(config: RunConfig, store: Store, run: Path) -> Loop:
         steps=training.steps,
         seed=seed_for(config.seed, "student"),
     )
+    sets = DevSets(
+        store,
+        config.teacher.measurements(),
+        teacher_share=training.teacher_dev,
+        validate_tokens=training.validate_tokens,
+    )
     streams_seed = seed_for(config.seed, "streams")
     loop = Loop(
         student,
         build_teacher(config.teacher, classroom, np.random.default_rng(seed_for(config.seed, "teacher"))),
         Streams(lambda arm: make_stream(store, arm, training.tokens, streams_seed)),
-        Probe(student, dev_batches(store, training.validate_tokens)),
+        Probe(student, sets),
         Journal(run),
         Checkpoints(run / "checkpoints", keep=training.keep),
         training,
         decide_every=config.teacher.decide_every,
         observe_every=config.teacher.observe_every,
     )
-    start_run(config, store, run)
+    start_run(config, store, sets, run)
     loop.resume()
     return loop
 
@@ -131,9 +137,9 @@ def evaluate(
     return evaluate_run(run, store, search, split=split, step=step, progress=progress)
 
 
-def start_run(config: RunConfig, store: Store, run: Path) -> None:
+def start_run(config: RunConfig, store: Store, sets: DevSets, run: Path) -> None:
     """Write what the run is, or make sure that the folder holds this very run."""
-    about = describe(config, store)
+    about = describe(config, store) | {"measured": sets.sizes()}
     if (run / "run.json").exists():
         _same_run(read_run(run), about, run)
         return
@@ -176,19 +182,6 @@ def _leaves(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in tree.items():
         leaves |= _leaves(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
     return leaves
-
-
-def dev_batches(store: Store, tokens: int) -> dict[str, list[Batch]]:
-    """For each language the same dev sentences every time: spread over the dev set, about ``tokens`` target tokens."""
-    dev = store.split("dev")
-    batches = {}
-    for arm in store.languages:
-        indices = np.arange(*dev.range(arm))
-        mean = float(dev.target.lengths(indices).mean())
-        wanted = min(len(indices), max(1, round(tokens / mean)))
-        spread = indices[np.linspace(0, len(indices) - 1, wanted).round().astype(np.int64)]
-        batches[arm] = fixed_batches(dev, arm, spread, tokens).batches
-    return batches
 
 
 def seed_for(seed: int, component: str) -> int:

@@ -73,9 +73,5 @@ def evaluate_with_display(run: Path, *, split: str, step: int | None, beam: int 
 
 def log_to_console() -> None:
     """Messages go through the console, so that they do not tear a live display."""
-    logging.basicConfig(
-        level=logging.INFO,
-        format="%(message)s",
-        force=True,
-        handlers=[RichHandler(console=show.console, show_path=False)],
-    )
+    handler = RichHandler(console=show.console, show_path=False, show_time=False, show_level=False)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", force=True, handlers=[handler])

@@ -124,8 +124,11 @@ class Student(Checkpointable, Protocol):
         """One optimiser step over all batches together; returns the loss without smoothing, nats per token."""
         ...
 
-    def losses(self, batches: Sequence[Batch]) -> SentenceLosses:
-        """Losses without smoothing in evaluation mode, sentences in the order given; leaves no trace."""
+    def losses(self, batches: Sequence[Batch], *, smoothed: bool = False) -> SentenceLosses:
+        """Losses in evaluation mode, sentences in the order given; leaves no trace.
+
+        ``smoothed``: with the label smoothing of training, as the released code of the paper measures.
+        """
         ...
 
 

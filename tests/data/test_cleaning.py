@@ -74,13 +74,6 @@ def test_held_out_sets_stay_whole_except_for_empty_sides():
     assert cleaner.counts == {"az": {"test": {"kept": 2, "empty side": 2}}}
 
 
-def test_a_language_of_which_nothing_is_left_is_an_error_that_says_why():
-    cleaner = Cleaner(CleaningConfig(max_words=1))
-    with pytest.raises(ValueError, match=r"nothing of train for 'az' \(1 empty side, 2 too long\); check") as error:
-        list(cleaner.clean_train("az", [("", "x"), ("a b", "x"), ("c d", "x")]))
-    assert "\n" not in str(error.value)
-
-
 def test_limits_below_one_are_refused():
     for limit in ("max_words", "max_characters", "max_ratio", "leak_words"):
         with pytest.raises(ValidationError):

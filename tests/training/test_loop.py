@@ -8,6 +8,7 @@ import pytest
 from rota.checkpoint import Checkpoints
 from rota.records import read_record
 from rota.settings import Duration
+from rota.teachers.base import Measurements
 from rota.training.journal import Journal
 from rota.training.loop import Loop, Streams, TrainingConfig
 from rota.training.probe import Probe
@@ -24,7 +25,7 @@ class FakeStudent:
         self.history.append([batch.arm for batch in batches])
         return 5 / len(self.history)
 
-    def losses(self, batches):
+    def losses(self, batches, *, smoothed=False):
         count = sum(batch.sentences for batch in batches)
         return SentenceLosses(np.full(count, 3.0 * len(self.history)), np.full(count, 3))
 
@@ -81,17 +82,23 @@ def batch(arm, tokens=3):
     return Batch(arm, ids, np.array([total]), ids, np.array([total]), languages)
 
 
+class FakeSets:
+    def __init__(self):
+        self.how = Measurements()
+        self.validation = self.reward = {"az": batch("az"), "tr": batch("tr")}
+        self.joint = batch("mixed", 2)
+
+
 def make_loop(folder, *, teacher=None, steps=20, decide_every=1, observe_every=None, **settings):
     student = FakeStudent()
     config = TrainingConfig(
         steps=steps, validate_every=Duration(5), checkpoint_every=Duration(6), tensorboard=False, **settings
     )
-    dev = {"az": [batch("az")], "tr": [batch("tr")]}
     return Loop(
         student,
         teacher or FakeTeacher(),
         Streams(FakeStream),
-        Probe(student, dev, joint=[batch("az"), batch("tr")]),
+        Probe(student, FakeSets()),
         Journal(folder),
         Checkpoints(folder / "checkpoints", keep=2),
         config,

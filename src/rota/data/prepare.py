@@ -180,6 +180,7 @@ class _Preparation:
         for split in splits:
             for arm in self._corpus:
                 yield from self._clean_one(split, arm)
+                _require_something(arm, split, self._corpus[arm][split].origin, self._cleaner.counts[arm][split])
 
     def _clean_one(self, split: Split, arm: Arm) -> Iterator[int]:
         source_path, target_path = self._text_paths(split, arm)
@@ -253,6 +254,14 @@ def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
     iterator = iter(pairs)
     while chunk := list(islice(iterator, _CHUNK)):
         yield chunk
+
+
+def _require_something(arm: Arm, split: Split, origin: str, counts: Mapping[str, int]) -> None:
+    if counts[KEPT]:
+        return
+    dropped = ", ".join(f"{count} {reason}" for reason, count in counts.items() if count) or "there was none"
+    what = f"cleaning left nothing of {split} for {arm!r} ({dropped})"
+    raise ConfigError(f"{origin}: {what}; check the text or the cleaning limits, or remove the language")
 
 
 def _require_some_left(arm: Arm, counts: Mapping[str, int], config: SubwordsConfig) -> None:

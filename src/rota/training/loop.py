@@ -27,6 +27,12 @@ class TrainingConfig(Settings):
     accumulate: int = Field(1, ge=1, description="batches in one optimiser step")
     validate_every: DurationField = Field(Duration("2%"), description="steps between two looks at the dev losses")
     validate_tokens: Count = Field(8_000, ge=1, description="dev tokens of each language, at most")
+    teacher_dev: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="share of each dev set that the teacher sees; the rest selects checkpoints; 1: both",
+    )
     checkpoint_every: DurationField = Field(Duration("4k"), description="steps between two checkpoints")
     keep: int = Field(2, ge=1, description="complete checkpoints to keep; older ones keep the network only")
     threads: int | None = Field(None, ge=1, description="threads of torch; null: as many as there are cores")
@@ -163,7 +169,13 @@ class Loop:
         ]
 
     def parts(self) -> dict[str, Checkpointable]:
-        return {"student": self.student, "teacher": self.teacher, "streams": self.streams, "loop": self}
+        return {
+            "student": self.student,
+            "teacher": self.teacher,
+            "streams": self.streams,
+            "probe": self.probe,
+            "loop": self,
+        }
 
     def resume(self) -> Checkpoint | None:
         """Go on from the newest intact checkpoint, cutting the records back to it; None if there is none."""

@@ -1,0 +1,135 @@
+"""Which sentences are measured: always the same ones, the teacher's apart from those that select checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rota.data.store import Sentences, Store
+from rota.teachers.base import Measurements
+from rota.types import MIXED, Arm, Batch, IntArray
+
+
+@dataclass(frozen=True)
+class Prototype:
+    """Groups of sentences, language by language: the state of a DQN teacher has one loss for each group."""
+
+    batches: tuple[Batch, ...]  # batch i holds the groups g with g % len(batches) == i, in order
+    sizes: tuple[IntArray, ...]  # sentences of each of those groups
+    groups: int
+
+
+class DevSets:
+    """The sentences of one run's measurements. ``teacher_share`` of each dev set belongs to the teacher."""
+
+    def __init__(self, store: Store, how: Measurements, *, teacher_share: float, validate_tokens: int) -> None:
+        self.languages = store.languages
+        self.how = how
+        self._dev, self._train = store.split("dev"), store.split("train")
+        self._share = teacher_share
+        self._validate_tokens = validate_tokens
+
+    def teacher_part(self, arm: Arm) -> IntArray:
+        """Dev sentences that a teacher may look at, spread evenly over the set."""
+        indices = np.arange(*self._dev.range(arm))
+        return indices if self._share == 1 else np.compress(_chosen(len(indices), self._share), indices)
+
+    def selection_part(self, arm: Arm) -> IntArray:
+        """The other dev sentences: dev losses shown and recorded, and the choice of checkpoints, come from these."""
+        indices = np.arange(*self._dev.range(arm))
+        return indices if self._share == 1 else np.compress(~_chosen(len(indices), self._share), indices)
+
+    @cached_property
+    def validation(self) -> dict[Arm, Batch]:
+        return {arm: _batch(self._dev, arm, self.selection_part(arm), self._validate_tokens) for arm in self.languages}
+
+    @cached_property
+    def reward(self) -> dict[Arm, Batch]:
+        """For each language a fixed batch of ``reward_tokens`` at most; as in the released code, one for all."""
+        tokens = self.how.reward_tokens
+        if self.how.reward_batch == "first-arm-train":
+            first = self.languages[0]
+            batch = _batch(self._train, first, np.arange(*self._train.range(first)), tokens)
+            return dict.fromkeys(self.languages, batch)
+        return {arm: _batch(self._dev, arm, self.teacher_part(arm), tokens) for arm in self.languages}
+
+    @cached_property
+    def joint(self) -> Batch:
+        """The fixed multilingual batch: about as many tokens of every language."""
+        each = max(1, self.how.reward_tokens // len(self.languages))
+        parts = [_spread(self._dev, self.teacher_part(arm), each) for arm in self.languages]
+        return self._dev.batch(MIXED, np.concatenate(parts))
+
+    @cached_property
+    def prototype(self) -> Prototype:
+        sentences = self._dev if self.how.state_data == "dev" else self._train
+        groups = [group for arm in self.languages for group in self._groups(arm)]
+        turns = [groups[turn :: self.how.refresh_every] for turn in range(min(self.how.refresh_every, len(groups)))]
+        return Prototype(
+            tuple(sentences.batch(MIXED, np.concatenate(turn)) for turn in turns),
+            tuple(np.array([len(group) for group in turn]) for turn in turns),
+            len(groups),
+        )
+
+    def _groups(self, arm: Arm) -> list[IntArray]:
+        """As many groups as asked for; where sentences are few, groups shrink, to one sentence at the least."""
+        how = self.how
+        if how.state_data == "dev":
+            available = self.teacher_part(arm)
+        else:  # the released code takes them from training batches, which are sorted by length
+            available = _evenly(np.arange(*self._train.range(arm)), how.groups * how.group_sentences)
+            available = available[np.argsort(self._train.target.lengths(available), kind="stable")]
+        size = max(1, min(how.group_sentences, len(available) // how.groups))
+        return [np.take(available, np.arange(size) + start, mode="wrap") for start in range(0, how.groups * size, size)]
+
+    def sizes(self) -> dict[str, Any]:
+        """What ``run.json`` says of the measurements: sentences and tokens that are really there."""
+        return {
+            "teacher_sentences": {arm: len(self.teacher_part(arm)) for arm in self.languages},
+            "selection_sentences": {arm: len(self.selection_part(arm)) for arm in self.languages},
+            "reward_tokens": _tokens(self.reward),
+            "joint_tokens": self.joint.tokens,
+            "group_sentences": {arm: len(self._groups(arm)[0]) for arm in self.languages},
+            "groups": self.how.groups,
+        }
+
+
+def _batch(sentences: Sentences, arm: Arm, indices: IntArray, tokens: int) -> Batch:
+    return sentences.batch(arm, _spread(sentences, indices, tokens))
+
+
+def _tokens(batches: Mapping[Arm, Batch]) -> dict[Arm, int]:
+    return {arm: batch.tokens for arm, batch in batches.items()}
+
+
+def _chosen(count: int, share: float) -> npt.NDArray[np.bool_]:
+    """A mask with ``share`` of the places, spread evenly; both parts have one if there are two places."""
+    places = np.arange(count + 1) * share
+    mask = np.diff(np.floor(places + 0.5)) > 0
+    if count > 1 and mask.all():
+        mask[-1] = False
+    if count > 1 and not mask.any():
+        mask[0] = True
+    return mask
+
+
+def _spread(sentences: Sentences, indices: IntArray, tokens: int) -> IntArray:
+    """Sentences spread over ``indices`` with at most ``tokens`` target tokens together, one at the least."""
+    lengths = sentences.target.lengths(indices)
+    if lengths.sum() <= tokens:
+        return indices
+    picked = _evenly(np.arange(len(indices)), max(1, int(tokens / lengths.mean())))
+    fits = np.cumsum(lengths[picked]) <= tokens
+    fits[0] = True
+    return np.take(indices, picked[fits])
+
+
+def _evenly(indices: IntArray, count: int) -> IntArray:
+    if count >= len(indices):
+        return indices
+    return np.take(indices, np.linspace(0, len(indices) - 1, count).round().astype(np.int64))
