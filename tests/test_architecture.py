@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "api": ALL_BELOW_CONFIG | {"config"},
     "experiments": ALL_BELOW_CONFIG | {"config", "api"},
     "show": ALL_BELOW_CONFIG,
-    "runner": ALL_BELOW_CONFIG | {"config", "api", "show"},
+    "runner": ALL_BELOW_CONFIG | {"config", "api", "show", "analysis"},
     "demo": ALL_BELOW_CONFIG | {"config", "api", "show", "runner", "analysis"},
     "cli": ALL_BELOW_CONFIG | {"config", "api", "show", "runner", "demo", "analysis", "experiments"},
     "__init__": ALL_BELOW_CONFIG | {"config", "api"},

@@ -74,15 +74,20 @@ def test_a_folder_that_was_never_finished_is_not_a_checkpoint(tmp_path):
     assert Checkpoints(tmp_path).newest() is None
 
 
-def test_older_checkpoints_keep_the_network_alone(tmp_path):
+def test_older_checkpoints_lose_the_moments_of_the_optimiser(tmp_path):
     checkpoints = Checkpoints(tmp_path, keep=2)
     for step in (10, 20, 30):
-        checkpoints.save(step, {"student": student(float(step))})
+        checkpoints.save(step, {"student": student(float(step)), "teacher": Part({"replay": np.arange(step)})})
+    oldest = checkpoints.list()[0]
     assert [found.complete for found in checkpoints.list()] == [False, True, True]
-    assert sorted(path.name for path in (tmp_path / "10").iterdir()) == ["checkpoint.json", WEIGHTS]
-    assert checkpoints.list()[0].network()["layer.weight"][0, 0] == 10
-    with pytest.raises(ValueError, match="network alone"):
-        checkpoints.list()[0].load()
+    assert not (tmp_path / "10" / "student.optimiser.safetensors").exists()
+    assert (tmp_path / "20" / "student.optimiser.safetensors").exists()
+    assert oldest.network()["layer.weight"][0, 0] == 10
+    assert len(oldest.load_part("teacher")["replay"]) == 10
+    with pytest.raises(ValueError, match="not complete any more"):
+        oldest.load()
+    with pytest.raises(ValueError, match="no part 'pupil'; it has student, teacher"):
+        oldest.load_part("pupil")
 
 
 def test_saving_a_step_again_replaces_it(tmp_path):

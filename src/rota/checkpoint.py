@@ -2,7 +2,7 @@
 
 A checkpoint of step 200 is the folder ``200/``: ``state.json`` holds the tree of every part, each top-level
 entry of a part that has arrays is a file of its own (``student.network.safetensors``), and ``checkpoint.json``, written
-last, lists the files with their checksums. Older checkpoints can be thinned to the network alone.
+last, lists the files with their checksums. Older checkpoints are thinned: they lose the optimiser's moments.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ FORMAT = 1
 MANIFEST = "checkpoint.json"
 TREE = "state.json"
 WEIGHTS = "student.network.safetensors"
+MOMENTS = "student.optimiser.safetensors"  # two thirds of a checkpoint, needed by nobody but a run that goes on
 ARRAY, TENSOR = "__array__", "__tensor__"
 
 
@@ -39,15 +40,26 @@ class Checkpoint:
 
     step: int
     folder: Path
-    complete: bool  # everything needed to resume; False: the network alone
+    complete: bool  # everything needed to resume; False: without the moments of the optimiser
 
     def load(self) -> dict[str, State]:
         """The state of every part, by name."""
         if not self.complete:
-            raise ValueError(f"{self.folder} holds the network alone; training resumes from a newer checkpoint")
-        tree = json.loads((self.folder / TREE).read_text(encoding="utf-8"))
-        files = {path.name: load_file(path) for path in self.folder.glob("*.safetensors")}
-        return {part: _restore(state, files) for part, state in tree.items()}
+            raise ValueError(f"{self.folder} is not complete any more; training resumes from a newer checkpoint")
+        return {part: self.load_part(part) for part in self._tree()}
+
+    def load_part(self, part: str) -> State:
+        """The state of one part, such as the teacher: in thinned checkpoints all but ``student`` are whole."""
+        tree = self._tree()
+        if part not in tree:
+            raise ValueError(f"{self.folder} has no part {part!r}; it has {', '.join(tree)}")
+        files = {path.name: load_file(path) for path in self.folder.glob(f"{part}.*.safetensors")}
+        state: State = _restore(tree[part], files)
+        return state
+
+    def _tree(self) -> dict[str, State]:
+        tree: dict[str, State] = json.loads((self.folder / TREE).read_text(encoding="utf-8"))
+        return tree
 
     def network(self) -> dict[str, torch.Tensor]:
         """The network's tensors by name: all that translating needs."""
@@ -55,7 +67,7 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """The checkpoints of one run, oldest first; the last ``keep`` are complete, older ones hold the network."""
+    """The checkpoints of one run, oldest first; the last ``keep`` are complete, older ones have lost the moments."""
 
     def __init__(self, folder: Path, keep: int = 2) -> None:
         if keep < 1:
@@ -104,10 +116,9 @@ class Checkpoints:
     def _thin(self) -> None:
         complete = [checkpoint for checkpoint in self.list() if checkpoint.complete]
         for checkpoint in complete[: -self.keep]:
-            _write_manifest(checkpoint.folder, checkpoint.step, [WEIGHTS], complete=False)
-            for path in checkpoint.folder.iterdir():
-                if path.name not in (WEIGHTS, MANIFEST):
-                    path.unlink()
+            stay = [path.name for path in checkpoint.folder.iterdir() if path.name not in (MOMENTS, MANIFEST)]
+            _write_manifest(checkpoint.folder, checkpoint.step, stay, complete=False)
+            (checkpoint.folder / MOMENTS).unlink(missing_ok=True)
 
 
 def damaged_file(checkpoint: Checkpoint) -> str | None:

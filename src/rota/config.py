@@ -18,7 +18,7 @@ from rota.data.subwords import SubwordsConfig
 from rota.evaluation.evaluate import EvaluationConfig
 from rota.settings import ConfigError, Count, Settings, explain
 from rota.student.config import StudentConfig
-from rota.teachers import AnyTeacherConfig
+from rota.teachers import AnyTeacherConfig, TeacherConfig
 from rota.teachers.static import UniformConfig
 from rota.training.loop import TrainingConfig
 
@@ -77,6 +77,29 @@ def parse_config(values: dict[str, Any], origin: str = "config") -> RunConfig:
         return RunConfig.model_validate(values)
     except ValidationError as error:
         raise ConfigError(f"{origin}: {explain(error, RunConfig)}") from None
+
+
+def teacher_config(name: str, overrides: Sequence[str] = ()) -> TeacherConfig:
+    """A teacher alone, for short runs: the paper's durations, 16k and 50k of 150k steps, as shares of the run."""
+    values: dict[str, Any] = {"name": name, **SHORT_RUNS.get(name, {})}
+    for override in overrides:
+        apply_override(values, override)
+    try:
+        return Teaching.model_validate({"teacher": values}).teacher
+    except ValidationError as error:
+        raise ConfigError(explain(error, Teaching)) from None
+
+
+SHORT_RUNS: dict[str, dict[str, Any]] = {
+    "tscl": {"warmup": "10.7%"},
+    "dqn": {"warmup": "10.7%", "epsilon_steps": "33.3%", "replay_minimum": 20, "replay_batch": 20},
+}
+
+
+class Teaching(Settings):
+    """A config of nothing but a teacher."""
+
+    teacher: AnyTeacherConfig
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

@@ -9,12 +9,16 @@ from typing import Literal, cast
 from rich.logging import RichHandler
 
 from rota import api, show
-from rota.config import RunConfig
+from rota.analysis.policy_plot import plot_policy
+from rota.config import RunConfig, teacher_config
 from rota.evaluation.evaluate import Evaluation, EvaluationConfig
-from rota.evaluation.translator import read_run
+from rota.evaluation.policy import PolicyProbe, probe_checkpoint
+from rota.evaluation.translator import find_checkpoint, read_run
 from rota.student.nmt import NotFiniteError
 from rota.training.display import Display
 from rota.training.loop import Loop
+from rota.training.scripted import make_world
+from rota.training.simulate import SimulationResult, compare
 from rota.training.stop import stop_on_signals
 
 
@@ -69,6 +73,21 @@ def evaluate_with_display(run: Path, *, split: str, step: int | None, beam: int 
             search=search,
             progress=lambda arm, done, total: progress(f"translating {arm}", done, total),
         )
+
+
+def simulate_teachers(
+    names: list[str], world: str, steps: int, seed: int, overrides: list[str]
+) -> dict[str, SimulationResult]:
+    """Each teacher on the scripted student; durations of the paper's 150k steps become shares of the short run."""
+    configs = {name: teacher_config(name, overrides) for name in names}
+    return compare(configs, make_world(world, steps), steps, seed=seed)
+
+
+def probe_policy(run: Path, step: int | None, factor: float) -> tuple[PolicyProbe, Path]:
+    """The probe of a run's Q network, also written to its folder ``policy`` as JSON and as a picture."""
+    probe = probe_checkpoint(find_checkpoint(run, step), factor=factor)
+    saved = probe.write(run / "policy" / f"{probe.step}.json")
+    return probe, plot_policy(saved, saved.with_suffix(".png"))
 
 
 def log_to_console() -> None:

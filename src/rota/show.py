@@ -11,7 +11,9 @@ from rich.table import Table
 
 from rota.data.store import Store
 from rota.evaluation.evaluate import Evaluation
+from rota.evaluation.policy import PolicyProbe
 from rota.teachers import TeacherConfig
+from rota.training.simulate import SimulationResult
 
 console = Console()
 errors = Console(stderr=True)
@@ -91,6 +93,32 @@ def teacher_table(name: str, config: type[TeacherConfig]) -> Table:
         if parameter != "name":
             default = "(required)" if field.is_required() else str(field.default)
             table.add_row(f"  {parameter}", default, field.description or "")
+    return table
+
+
+def simulation_table(results: Mapping[str, SimulationResult], title: str) -> Table:
+    """Final loss and share of the updates by language, one column for each teacher, the best one first."""
+    ranked = dict(sorted(results.items(), key=lambda item: item[1].macro_loss))
+    table = _table(title)
+    table.add_column("loss (share)")
+    for name in ranked:
+        table.add_column(name, justify="right")
+    for arm in next(iter(ranked.values())).shares:
+        cells = [f"{result.final_losses[arm]:.3f} ({result.shares[arm]:3.0%})" for result in ranked.values()]
+        table.add_row(arm, *cells)
+    table.add_section()
+    table.add_row("mean", *(f"{result.macro_loss:.4f}       " for result in ranked.values()), style="bold")
+    return table
+
+
+def policy_table(probe: PolicyProbe) -> Table:
+    """Row: the language whose losses were amplified; columns: softmax of the Q value of each choice."""
+    table = _table(f"Q network ({probe.network}) at step {probe.step}, losses of one language x {probe.factor:g}")
+    table.add_column("amplified")
+    for arm in probe.languages:
+        table.add_column(arm, justify="right")
+    for arm, row in zip(probe.languages, probe.matrix, strict=True):
+        table.add_row(arm, *(f"{value:.3f}" for value in row))
     return table
 
 

@@ -38,10 +38,11 @@ def test_value_and_gradients_are_those_of_torch(smoothing):
 
 
 @pytest.mark.usefixtures("chunk")
-def test_token_losses_are_those_of_torch():
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_token_losses_are_those_of_torch(smoothing):
     states, output, target = case()
-    theirs = cross_entropy(states @ output.t(), target, reduction="none")
-    torch.testing.assert_close(token_losses(states, output, target), theirs.detach())
+    theirs = cross_entropy(states @ output.t(), target, label_smoothing=smoothing, reduction="none")
+    torch.testing.assert_close(token_losses(states, output, target, label_smoothing=smoothing), theirs.detach())
 
 
 def test_a_uniform_prediction_costs_the_log_of_the_vocabulary():

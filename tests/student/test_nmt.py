@@ -112,13 +112,14 @@ def test_a_restored_student_goes_on_bit_for_bit():
     batches = [batch_of(random_pairs(*LENGTHS, seed=seed)) for seed in range(4)]
     student = make_student(dropout=0.3, attention_dropout=0.2)
     student.update(batches[:2])
+    student.update(batches[1:])
     saved = copy.deepcopy(student.state_dict())
     expected = [student.update(batches[2:]) for _ in range(3)]
     restored = make_student(make_network(seed=8), dropout=0.3, attention_dropout=0.2)
     restored.update(batches[:1])
     restored.load_state_dict(saved)
     assert [restored.update(batches[2:]) for _ in range(3)] == expected
-    assert restored.step == 4
+    assert restored.step == 5
     assert_same_weights(student, restored)
 
 
@@ -188,12 +189,12 @@ def test_a_copy_task_is_learned():
         learning_rate=LearningRate(peak=0.003),
         lr_warmup=40,
     )
-    student = build_student(config, vocabulary=20, steps=300, seed=1)
+    student = build_student(config, vocabulary=20, steps=200, seed=1)
     unseen = [batch_of(copies(50))]
     assert student.losses(unseen).per_token > 2.5
-    for _ in range(300):
+    for _ in range(200):
         student.update([batch_of(copies(64))])
-    assert student.losses(unseen).per_token < 0.05
+    assert student.losses(unseen).per_token < 0.1
 
 
 def test_the_schedule_is_noams():

@@ -4,13 +4,14 @@ import math
 
 import pytest
 import torch
-from student_cases import CPU, VOCABULARY, make_network, random_pairs, states_of
+from student_cases import CPU, VOCABULARY, batch_of, make_network, make_student, random_pairs, states_of
 from torch import nn
+from torch.nn.functional import cross_entropy
 from transformers import M2M100Config, M2M100ForConditionalGeneration
 
 from rota.student.attention import Layout
 from rota.student.dropout import Noise
-from rota.student.transformer import Shape, Transformer, logits, shift_right, sinusoids, to_m2m100
+from rota.student.transformer import EncoderLayer, Shape, Transformer, logits, shift_right, sinusoids, to_m2m100
 
 
 def hugging_face_twin(network: Transformer) -> M2M100ForConditionalGeneration:
@@ -48,35 +49,64 @@ def test_hugging_face_computes_the_same_logits_from_our_weights(tied):
     torch.testing.assert_close(ours, torch.cat(theirs), atol=1e-4, rtol=0)
 
 
-def torch_encoder_layer(layer: nn.Module, shape: Shape) -> nn.TransformerEncoderLayer:
-    """The encoder layer of torch, which joins query, key and value in the same order as ours."""
-    twin = nn.TransformerEncoderLayer(
-        shape.width, shape.heads, shape.feedforward, dropout=0.0, batch_first=True, norm_first=True
-    )
-    names = {
-        "self_attn.in_proj_": "attention.query_key_value.",
-        "self_attn.out_proj.": "attention.out.",
-        "norm1.": "attention_norm.",
-        "norm2.": "feedforward_norm.",
-        "linear1.": "feedforward.inner.",
-        "linear2.": "feedforward.outer.",
-    }
+COMMON_NAMES = {
+    "self_attn.in_proj_": ["attention.query_key_value."],
+    "self_attn.out_proj.": ["attention.out."],
+    "norm1.": ["attention_norm."],
+    "linear1.": ["feedforward.inner."],
+    "linear2.": ["feedforward.outer."],
+}
+ENCODER_NAMES = COMMON_NAMES | {"norm2.": ["feedforward_norm."]}
+DECODER_NAMES = COMMON_NAMES | {
+    "multihead_attn.in_proj_": ["cross_attention.query.", "cross_attention.key_value."],
+    "multihead_attn.out_proj.": ["cross_attention.out."],
+    "norm2.": ["cross_attention_norm."],
+    "norm3.": ["feedforward_norm."],
+}
+
+
+def torch_twin(layer: nn.Module, shape: Shape) -> nn.Module:
+    """The layer of torch.nn with the weights of ours; it joins query, key and value in the same order."""
+    is_encoder = isinstance(layer, EncoderLayer)
+    kind = nn.TransformerEncoderLayer if is_encoder else nn.TransformerDecoderLayer
+    twin = kind(shape.width, shape.heads, shape.feedforward, dropout=0.0, batch_first=True, norm_first=True)
     ours = layer.state_dict()
+    names = ENCODER_NAMES if is_encoder else DECODER_NAMES
     twin.load_state_dict(
-        {name + kind: ours[source + kind] for name, source in names.items() for kind in ("weight", "bias")}
+        {
+            name + part: torch.cat([ours[source + part] for source in sources])
+            for name, sources in names.items()
+            for part in ("weight", "bias")
+        }
     )
     return twin
 
 
-def test_an_encoder_layer_is_that_of_torch():
+def torch_loss(network: Transformer, source: list[int], target: list[int]) -> torch.Tensor:
+    """Summed cross-entropy of one sentence, with the layers of torch.nn and positions written out."""
+
+    def embed(ids: list[int]) -> torch.Tensor:
+        # Width 16: eight frequencies from 1 to 1/10000; the first position is number 2.
+        angles = torch.tensor([[place * 10_000 ** (-k / 7) for k in range(8)] for place in range(2, 2 + len(ids))])
+        return network.embedding.weight[ids] * 4 + torch.cat([angles.sin(), angles.cos()], dim=1)
+
+    memory, states = embed(source)[None], embed([2, *target[:-1]])[None]
+    for layer in network.encoder:
+        memory = torch_twin(layer, network.shape)(memory)
+    memory = network.encoder_norm(memory)
+    causal = nn.Transformer.generate_square_subsequent_mask(len(target))
+    for layer in network.decoder:
+        states = torch_twin(layer, network.shape)(states, memory, tgt_mask=causal)
+    scores = network.decoder_norm(states)[0] @ network.embedding.weight.t()
+    return cross_entropy(scores, torch.tensor(target), reduction="sum")
+
+
+def test_the_loss_equals_that_of_torch_modules_with_the_same_weights():
     network = make_network()
-    lengths = [5, 3]
-    layout = Layout(torch.tensor(lengths).numpy(), 2, CPU)
-    rows = torch.randn(8, 16, generator=torch.Generator().manual_seed(3))
-    ours = network.encoder[0](rows, layout, None)
-    twin = torch_encoder_layer(network.encoder[0], network.shape)
-    theirs = torch.cat([twin(sentence[None])[0] for sentence in rows.split(lengths)])
-    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
+    pairs = random_pairs((7, 5), (4, 9), (1, 1))
+    with torch.no_grad():
+        expected = [torch_loss(network, source, target).item() for source, target in pairs]
+    assert make_student(network).losses([batch_of(pairs)]).sums.tolist() == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_decoder_cannot_see_the_future():
@@ -99,8 +129,8 @@ def test_neither_side_sees_padding_or_other_sentences():
 
 def test_every_sentence_starts_with_the_start_symbol():
     layout = Layout(torch.tensor([3, 1, 2]).numpy(), 2, CPU)
-    shifted = shift_right(torch.tensor([10, 11, 2, 2, 12, 2]), layout)
-    assert shifted.tolist() == [2, 10, 11, 2, 2, 12]
+    shifted = shift_right(torch.tensor([10, 11, 12, 13, 14, 15]), layout)
+    assert shifted.tolist() == [2, 10, 11, 2, 2, 14]
 
 
 def test_positions_count_within_each_sentence():

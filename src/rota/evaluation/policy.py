@@ -67,8 +67,8 @@ def probe_teacher_state(
 
 
 def probe_checkpoint(checkpoint: Checkpoint, *, factor: float = 5.0) -> PolicyProbe:
-    """The probe of the teacher in a complete checkpoint of a run."""
-    return probe_teacher_state(checkpoint.load()["teacher"], factor=factor, step=checkpoint.step)
+    """The probe of the teacher in any checkpoint of a run."""
+    return probe_teacher_state(checkpoint.load_part("teacher"), factor=factor, step=checkpoint.step)
 
 
 def _dqn_state(teacher: State) -> State:

@@ -29,12 +29,18 @@ def smoothed_loss(
     return smoothed, losses_N
 
 
-def token_losses(states_ND: Tensor, output_VD: Tensor, target_N: Tensor) -> Tensor:
-    """Cross-entropy of every target token in nats, without smoothing and without gradients."""
+def token_losses(states_ND: Tensor, output_VD: Tensor, target_N: Tensor, *, label_smoothing: float = 0.0) -> Tensor:
+    """Cross-entropy of every target token in nats, without gradients; without smoothing unless asked for."""
     states_ND, output_VD = _lowered(states_ND.detach(), output_VD.detach())
     rows = _chunk_rows(output_VD)
     chunks = [slice(start, start + rows) for start in range(0, len(target_N), rows)]
-    return torch.cat([_exponentials(states_ND[chunk], output_VD, target_N[chunk])[2] for chunk in chunks])
+    found = [_exponentials(states_ND[chunk], output_VD, target_N[chunk])[2:] for chunk in chunks]
+    losses_N, normaliser_N = (torch.cat(parts) for parts in zip(*found, strict=True))
+    if not label_smoothing:
+        return losses_N
+    # The mean logit over the vocabulary is one product with the mean row of the output matrix.
+    even_N = normaliser_N - (states_ND @ output_VD.mean(0)).float()
+    return (1 - label_smoothing) * losses_N + label_smoothing * even_N
 
 
 def _chunk_rows(output_VD: Tensor) -> int:

@@ -50,10 +50,9 @@ def build_student(config: StudentConfig, *, vocabulary: int, steps: int, seed: i
 
 
 def find_device(name: str) -> torch.device:
-    """``"auto"`` is the accelerator if there is one, else the CPU; anything else is a device of torch."""
+    """``"auto"`` is CUDA if there is such a device, else the CPU; anything else is a device of torch."""
     if name == "auto":
-        accelerator = torch.accelerator.current_accelerator(check_available=True)
-        return accelerator or torch.device("cpu")
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
@@ -98,13 +97,17 @@ class NMT:
         self._optimiser.step()
         return loss
 
-    def losses(self, batches: Sequence[Batch]) -> SentenceLosses:
-        """Cross-entropy per sentence in evaluation mode, without smoothing, in the order given; leaves no trace."""
+    def losses(self, batches: Sequence[Batch], *, smoothed: bool = False) -> SentenceLosses:
+        """Cross-entropy per sentence in evaluation mode, in the order given; leaves no trace.
+
+        ``smoothed``: with the label smoothing of training.
+        """
+        smoothing = self.label_smoothing if smoothed else 0.0
         joint = _join(batches)
         sums = np.zeros(joint.sentences)
         with torch.inference_mode():
             for rows in _packs(joint.target_lengths, EVALUATION_TOKENS):
-                sums[rows] = self._sentence_losses(_take(joint, rows))
+                sums[rows] = self._sentence_losses(_take(joint, rows), smoothing)
         return SentenceLosses(sums, joint.target_lengths)
 
     def state_dict(self) -> State:
@@ -143,10 +146,10 @@ class NMT:
         (smoothed / tokens).backward()  # type: ignore[no-untyped-call]
         return float(losses_N.sum())
 
-    def _sentence_losses(self, batch: Batch) -> FloatArray:
+    def _sentence_losses(self, batch: Batch, smoothing: float) -> FloatArray:
         with self._autocast():
             states_ND, target_N = self._forward(batch, None)
-            losses_N = token_losses(states_ND, self.network.output_matrix, target_N)
+            losses_N = token_losses(states_ND, self.network.output_matrix, target_N, label_smoothing=smoothing)
         starts = np.cumsum(batch.target_lengths) - batch.target_lengths
         sums: FloatArray = np.add.reduceat(losses_N.double().cpu().numpy(), starts)
         return sums
@@ -169,7 +172,7 @@ class NMT:
 
     def _clip(self, loss: float) -> None:
         gradients = [parameter.grad for parameter in self.network.parameters() if parameter.grad is not None]
-        norm = float(torch.nn.utils.get_total_norm(gradients))
+        norm = float(torch.stack(torch._foreach_norm(gradients)).norm())
         if not (math.isfinite(loss) and math.isfinite(norm)):
             self.network.zero_grad(set_to_none=True)
             step = self.step + 1

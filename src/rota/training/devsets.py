@@ -124,9 +124,8 @@ def _spread(sentences: Sentences, indices: IntArray, tokens: int) -> IntArray:
     if lengths.sum() <= tokens:
         return indices
     picked = _evenly(np.arange(len(indices)), max(1, int(tokens / lengths.mean())))
-    fits = np.cumsum(lengths[picked]) <= tokens
-    fits[0] = True
-    return np.take(indices, picked[fits])
+    fitting = max(1, int((np.cumsum(lengths[picked]) <= tokens).sum()))
+    return np.take(indices, picked[:fitting])
 
 
 def _evenly(indices: IntArray, count: int) -> IntArray:

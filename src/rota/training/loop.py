@@ -34,7 +34,7 @@ class TrainingConfig(Settings):
         description="share of each dev set that the teacher sees; the rest selects checkpoints; 1: both",
     )
     checkpoint_every: DurationField = Field(Duration("4k"), description="steps between two checkpoints")
-    keep: int = Field(2, ge=1, description="complete checkpoints to keep; older ones keep the network only")
+    keep: int = Field(2, ge=1, description="complete checkpoints to keep; older ones lose the optimiser's moments")
     threads: int | None = Field(None, ge=1, description="threads of torch; null: as many as there are cores")
     tensorboard: bool = Field(True, description="write TensorBoard events into the run folder")
 
