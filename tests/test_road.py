@@ -167,6 +167,58 @@ def test_every_static_teacher_trains(road, project):
     assert low_resource / sum(entry["tokens"] for entry in mixed) == pytest.approx(80 / 480, abs=0.03)
 
 
+def test_the_last_language_may_have_small_batches_as_in_the_released_code(road, project):
+    assert road("train", "small.yaml", "--set", "training.last_arm_tokens=50", "--run", "runs/last")[0] == 0
+    tokens = {"lala": set(), "lato": set()}
+    for entry in read_record(project / "runs" / "last" / "steps.jsonl"):
+        tokens[entry["arm"]].add(entry["tokens"])
+    assert max(tokens["lato"]) < 80 < 120 < min(tokens["lala"])
+
+
+@pytest.mark.parametrize("teacher", ["tscl", "dqn"])
+def test_a_learned_teacher_trains_and_a_run_cut_in_two_is_the_same(road, project, teacher):
+    settings = {"tscl": "{name: tscl, warmup: 10}", "dqn": DQN_SETTINGS}[teacher]
+    command = ("train", "small.yaml", "--set", f"teacher={settings}", "--run")
+    assert road(*command, f"runs/{teacher}-whole")[0] == 0
+    assert road(*command, f"runs/{teacher}-parts", "--until", "23")[0] == 0
+    assert road(*command, f"runs/{teacher}-parts")[0] == 0
+    whole, parts = (project / "runs" / f"{teacher}-{name}" for name in ("whole", "parts"))
+    for name in ("steps.jsonl", "validations.jsonl", "checkpoints/40/student.network.safetensors"):
+        assert (whole / name).read_bytes() == (parts / name).read_bytes(), name
+    steps = list(read_record(whole / "steps.jsonl"))
+    assert {entry["why"] for entry in steps[10:]} <= {"explore", "exploit", "first visit"}
+    assert set(steps[20]["scores"]) == {"lala", "lato"}
+    assert steps[20]["epsilon"] is not None
+
+
+DQN_SETTINGS = (
+    "{name: dqn, warmup: 10, decide_every: 2, epsilon_steps: 10, replay_minimum: 3, replay_batch: 4,"
+    " hidden: [8], groups: 3, refresh: 1/2}"
+)
+
+
+def test_the_q_network_of_any_checkpoint_can_be_probed(road, project):
+    assert road("train", "small.yaml", "--set", f"teacher={DQN_SETTINGS}", "--run", "runs/dqn-whole")[0] == 0
+    for step in ("20", "40"):  # step 20 is thinned by then
+        code, output, error = road("policy", "runs/dqn-whole", "--step", step)
+        assert code == 0, error
+        assert "amplified" in output
+        probe = json.loads((project / "runs" / "dqn-whole" / "policy" / f"{step}.json").read_text())
+        assert probe["languages"] == ["lala", "lato"]
+        assert all(sum(row) == pytest.approx(1) for row in probe["matrix"])
+        assert (project / "runs" / "dqn-whole" / "policy" / f"{step}.png").exists()
+    assert "no Q network" in road("policy", "runs/small")[2]
+    assert "observed nothing yet" in road("policy", "runs/dqn-whole", "--step", "10")[2]
+
+
+def test_teachers_can_be_tried_on_a_scripted_student(rota):
+    code, output, _ = rota("simulate", "tscl", "--world", "stationary", "--steps", "200")
+    assert code == 0
+    assert "scripted student" in output
+    assert "best fixed mixture" in " ".join(output.split())
+    assert rota("simulate", "tscl", "--world", "moon")[0] == 2
+
+
 def test_the_teachers_are_listed_with_their_parameters(rota):
     code, output, _ = rota("teachers")
     assert code == 0

@@ -73,11 +73,12 @@ def build_loop(config: RunConfig, store: Store, run: Path) -> Loop:
         teacher_share=training.teacher_dev,
         validate_tokens=training.validate_tokens,
     )
+    budget = {store.languages[-1]: training.last_arm_tokens or training.tokens}
     streams_seed = seed_for(config.seed, "streams")
     loop = Loop(
         student,
         build_teacher(config.teacher, classroom, np.random.default_rng(seed_for(config.seed, "teacher"))),
-        Streams(lambda arm: make_stream(store, arm, training.tokens, streams_seed)),
+        Streams(lambda arm: make_stream(store, arm, budget.get(arm, training.tokens), streams_seed)),
         Probe(student, sets),
         Journal(run),
         Checkpoints(run / "checkpoints", keep=training.keep),

@@ -7,7 +7,7 @@ from typing import Any
 
 from rota import api, show
 from rota.analysis.shares import plot_shares
-from rota.config import RunConfig, parse_config
+from rota.config import SHORT_RUNS, RunConfig, parse_config
 from rota.data.catalogues import CatalogueUnavailable
 from rota.data.store import Store
 from rota.evaluation.evaluate import Evaluation, translation_path
@@ -34,7 +34,8 @@ def demo_config(corpus: str, teacher: str, folder: Path) -> RunConfig:
         raise ValueError(f"--corpus is {corpus!r}; it is one of {', '.join(CORPORA)}")
     values = {name: dict(part) for name, part in CORPORA[corpus].items()}
     values["data"]["folder"] = str(folder / corpus / "data")
-    return parse_config({"name": teacher, "teacher": teacher, **values}, origin="rota demo")
+    teaching = {"name": teacher, **SHORT_RUNS.get(teacher, {})}
+    return parse_config({"name": teacher, "teacher": teaching, **values}, origin="rota demo")
 
 
 def run_demo(corpus: str, teacher: str, folder: Path) -> None:

@@ -24,6 +24,9 @@ class TrainingConfig(Settings):
 
     steps: Count = Field(150_000, ge=1, description="optimiser steps")
     tokens: Count = Field(8_000, ge=1, description="real target tokens in a batch")
+    last_arm_tokens: Count | None = Field(
+        None, ge=1, description="another batch size for the last language, as by accident in the released code (1000)"
+    )
     accumulate: int = Field(1, ge=1, description="batches in one optimiser step")
     validate_every: DurationField = Field(Duration("2%"), description="steps between two looks at the dev losses")
     validate_tokens: Count = Field(8_000, ge=1, description="dev tokens of each language, at most")
