@@ -2,9 +2,9 @@
 
     python benchmarks/training.py [--preset small] [--tokens 4000] [--vocabulary 8000] [--repetitions 5]
 
-For 1 and 2 threads, each in a process of its own: real target tokens per second of wall and processor time, and the share of
-the limit: floating-point operations of the model (real tokens only) per second, divided by those of float32 matrix products of
-the model's shapes measured in the same process, before and after.
+For 1 and 2 threads, each in a process of its own: real target tokens per second of wall and processor time, and the
+share of the limit: floating-point operations of the model (real tokens only) per second, divided by those of float32
+matrix products of the model's shapes measured in the same process, before and after.
 """
 
 from __future__ import annotations

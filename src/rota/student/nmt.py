@@ -17,8 +17,11 @@ from rota.student.loss import smoothed_loss, token_losses
 from rota.student.transformer import Transformer
 from rota.types import Batch, FloatArray, IntArray, SentenceLosses, State
 
-EVALUATION_TOKENS: Final = 8_000
-"""Target tokens that :meth:`NMT.losses` runs through the network at once."""
+EVALUATION_TOKENS: Final = 1_000
+"""Target tokens that :meth:`NMT.losses` runs through the network at once: on a CPU, longer packs only add padding."""
+
+EVALUATION_TOKENS_ELSEWHERE: Final = 16_000
+"""The same on an accelerator, which wants large packs."""
 
 
 class NotFiniteError(ArithmeticError):
@@ -105,8 +108,9 @@ class NMT:
         smoothing = self.label_smoothing if smoothed else 0.0
         joint = _join(batches)
         sums = np.zeros(joint.sentences)
+        budget = EVALUATION_TOKENS if self.network.device.type == "cpu" else EVALUATION_TOKENS_ELSEWHERE
         with torch.inference_mode():
-            for rows in _packs(joint.target_lengths, EVALUATION_TOKENS):
+            for rows in _packs(joint, budget):
                 sums[rows] = self._sentence_losses(_take(joint, rows), smoothing)
         return SentenceLosses(sums, joint.target_lengths)
 
@@ -209,10 +213,10 @@ def _join(batches: Sequence[Batch]) -> Batch:
     )
 
 
-def _packs(lengths: IntArray, budget: int) -> Iterator[IntArray]:
-    """Sentence numbers in groups of at most ``budget`` tokens (or one sentence), similar lengths together."""
-    order = np.argsort(lengths, kind="stable")
-    filled = np.cumsum(lengths[order])
+def _packs(batch: Batch, budget: int) -> Iterator[IntArray]:
+    """Sentence numbers in groups of at most ``budget`` target tokens (or one sentence), similar lengths together."""
+    order = np.argsort(batch.source_lengths + batch.target_lengths, kind="stable")
+    filled = np.cumsum(batch.target_lengths[order])
     start = 0
     while start < len(order):
         before = filled[start - 1] if start else 0
