@@ -36,7 +36,7 @@ $(BIN)/python:
 
 $(VENV)/core: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing Rota into $(VENV) (one to two minutes) ..."
-	@if [ ! -e $(VENV)/all ]; then $(PIP_INSTALL) -e .; fi
+	@if [ -e $(VENV)/all ]; then $(MAKE) --no-print-directory $(VENV)/all; else $(PIP_INSTALL) -e .; fi
 	@touch $@
 
 $(VENV)/all: pyproject.toml constraints.txt | $(BIN)/python

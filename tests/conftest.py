@@ -13,7 +13,9 @@ def rota(monkeypatch, capsys):
         if stdin is not None:
             import io
 
-            monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+            monkeypatch.setattr(
+                sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin if isinstance(stdin, bytes) else stdin.encode()))
+            )
         try:
             main()
             code = 0

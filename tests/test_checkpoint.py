@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from rota.checkpoint import WEIGHTS, Checkpoints
+from rota.checkpoint import WEIGHTS, Checkpoints, damaged_file
 
 
 class Part:
@@ -108,3 +108,34 @@ def test_a_newer_format_is_refused_by_name(tmp_path):
 def test_at_least_one_complete_checkpoint_stays(tmp_path):
     with pytest.raises(ValueError, match="at least 1"):
         Checkpoints(tmp_path, keep=0)
+
+
+def test_thinning_does_not_certify_damage(tmp_path):
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    checkpoints.save(10, {"student": student(1.0)})
+    with (tmp_path / "10" / WEIGHTS).open("ab") as file:
+        file.write(b"x")
+    checkpoints.save(20, {"student": student(2.0)})
+    assert damaged_file(checkpoints.list()[0]) == WEIGHTS
+
+
+def test_what_is_dropped_does_not_take_a_place_among_those_that_are_kept(tmp_path):
+    checkpoints = Checkpoints(tmp_path, keep=2)
+    for step in (10, 20, 25):
+        checkpoints.save(step, {"student": student(float(step))})
+    checkpoints.save(30, {"student": student(30.0)}, drop=[25])
+    assert [(found.step, found.complete) for found in checkpoints.list()] == [(10, False), (20, True), (30, True)]
+
+
+def test_a_run_of_which_nothing_is_intact_is_not_started_again_silently(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(10, {"student": student(1.0)})
+    (tmp_path / "10" / WEIGHTS).unlink()
+    with pytest.raises(ValueError, match="no intact complete checkpoint"):
+        checkpoints.newest()
+
+
+def test_a_tensor_without_dimensions_keeps_its_shape(tmp_path):
+    Checkpoints(tmp_path).save(1, {"teacher": Part({"scalar": torch.tensor(2.5), "array": np.array(3)})})
+    state = Checkpoints(tmp_path).newest().load()["teacher"]
+    assert state["scalar"].shape == state["array"].shape == ()

@@ -4,6 +4,8 @@ import gzip
 
 import pytest
 
+from rota.api import locked
+
 GOOD = """
 data:
   languages: [az, tr]
@@ -191,6 +193,48 @@ def test_a_language_the_run_does_not_know(rota, project):
 def test_a_split_that_does_not_exist(rota, project):
     assert rota("train", "run.yaml")[0] == 0
     assert_one_line(rota("evaluate", "runs/run", "--split", "train"), "--split is 'train'", "dev or test")
+
+
+def test_a_warmup_longer_than_the_run(rota, project):
+    replace(project, "student: {", "teacher: {name: dqn}\nstudent: {")
+    result = rota("train", "run.yaml")
+    assert_one_line(result, "teacher.warmup lasts 16,000 steps and the run 4", "teacher.warmup: 10%")
+
+
+def test_a_folder_that_is_a_file(rota, project):
+    assert_one_line(rota("train", "run.yaml", "--run", "run.yaml"), "run.yaml")
+    assert_one_line(rota("train", "run.yaml", "--run", "run.yaml/deeper"), "run.yaml")
+
+
+def test_text_to_translate_that_is_not_utf8(rota, project):
+    assert rota("train", "run.yaml")[0] == 0
+    result = rota("translate", "runs/run", "--language", "az", stdin=b"bir\n\xff\n")
+    assert_one_line(result, "standard input, line 2", "0xff is not UTF-8")
+
+
+def test_a_run_that_is_being_trained_by_another_process(rota, project):
+    with locked(project / "runs" / "run"):
+        assert_one_line(rota("train", "run.yaml"), "another process is training runs/run")
+    assert rota("train", "run.yaml")[0] == 0
+
+
+def test_a_damaged_checkpoint_to_translate_with(rota, project):
+    assert rota("train", "run.yaml")[0] == 0
+    weights = project / "runs" / "run" / "checkpoints" / "4" / "student.network.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-9])
+    assert_one_line_at_the_end(rota("evaluate", "runs/run", "--step", "4"), "no intact checkpoint of step 4")
+    assert rota("evaluate", "runs/run")[0] == 0, "the one before is used"
+
+
+def assert_one_line_at_the_end(result, *words):
+    code, output, error = result
+    assert_one_line((code, output, error.splitlines()[-1] + "\n"), *words)
+
+
+def test_names_with_brackets_are_no_markup(rota, project):
+    code, output, _ = rota("train", "run.yaml", "--run", "runs/m[/b]", "--until", "2")
+    assert code == 0
+    assert "--run 'runs/m[/b]'" in output
 
 
 def test_an_unknown_demo_corpus(rota, project):

@@ -94,15 +94,16 @@ def test_translating_keeps_the_number_of_lines(road):
     code, output, error = road("translate", "runs/small", "--language", "lato", stdin="tola meka\n\n  sati \n")
     assert code == 0, error
     assert output.count("\n") == 3
+    assert output.split("\n")[1] == "", "blank for blank"
 
 
 def test_python_does_what_the_shell_does(road, project):
-    config = package.load_config(project / "small.yaml")
-    loop = package.train(config, project / "runs" / "small")
+    config = package.load_config("small.yaml")
+    loop = package.train(config, run="runs/small")
     assert loop.step == 40
-    translator = package.Translator.load(project / "runs" / "small")
+    translator = package.Translator.load("runs/small")
     assert len(translator.translate(["tola", "meka sati"], language="lala", beam=1)) == 2
-    assert set(package.evaluate(project / "runs" / "small").values("bleu")) == {"lala", "lato"}
+    assert set(package.evaluate("runs/small").values("bleu")) == {"lala", "lato"}
 
 
 def test_the_same_seed_gives_the_same_run_and_another_one_another(road, project):

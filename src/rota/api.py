@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import logging
 import os
 import platform
 import shutil
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -34,6 +37,8 @@ from rota.training.loop import Listener, Loop, Streams
 from rota.training.probe import Probe
 from rota.training.tensorboard import TensorBoard
 
+logger = logging.getLogger(__name__)
+
 
 def cache_folder() -> Path:
     """Where downloads are kept: ``ROTA_CACHE``, else the user's cache folder."""
@@ -58,6 +63,8 @@ def prepare(config: RunConfig, *, again: bool = False, progress: PrepareProgress
 def build_loop(config: RunConfig, store: Store, run: Path) -> Loop:
     """All parts of a run, put together and brought to where the run stands."""
     training = config.training
+    check_durations(config)
+    store.check()
     if training.threads is not None:
         torch.set_num_threads(training.threads)
     classroom = Classroom(store.sizes, store.low_resource, training.steps)
@@ -91,6 +98,32 @@ def build_loop(config: RunConfig, store: Store, run: Path) -> Loop:
     return loop
 
 
+def check_durations(config: RunConfig) -> None:
+    """Warm-ups that outlast a run are nearly always settings of a longer one."""
+    steps = config.training.steps
+    warmup = config.teacher.warmup
+    if warmup is not None and warmup.until.steps(steps) >= steps:
+        lasts = f"teacher.warmup lasts {warmup.until.steps(steps):,} steps and the run {steps:,}"
+        raise ConfigError(f"{lasts}: the teacher would never decide; write for example teacher.warmup: 10%")
+    rising = config.student.lr_warmup.steps(steps)
+    if rising >= steps:
+        logger.warning(
+            "student.lr_warmup lasts %d steps and the run %d: the rate never reaches its peak", rising, steps
+        )
+
+
+@contextmanager
+def locked(run: Path) -> Iterator[None]:
+    """Only one process trains a run; the lock goes with the process, however it ends."""
+    run.mkdir(parents=True, exist_ok=True)
+    with (run / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"another process is training {run}; wait for it, or choose another folder") from None
+        yield
+
+
 def run_loop(
     loop: Loop,
     config: RunConfig,
@@ -111,16 +144,18 @@ def run_loop(
             board.close()
 
 
-def train(config: RunConfig, run: Path, *, until: int | None = None, listeners: Sequence[Listener] = ()) -> Loop:
+def train(config: RunConfig, run: Path | str, *, until: int | None = None, listeners: Sequence[Listener] = ()) -> Loop:
     """Train, or go on training, the run in the folder ``run``; the data are prepared first if need be."""
-    loop = build_loop(config, prepare(config), run)
-    if loop.step < loop.steps:
-        run_loop(loop, config, run, until=until, listeners=listeners)
+    run = Path(run)
+    with locked(run):
+        loop = build_loop(config, prepare(config), run)
+        if loop.step < loop.steps:
+            run_loop(loop, config, run, until=until, listeners=listeners)
     return loop
 
 
 def evaluate(
-    run: Path,
+    run: Path | str,
     *,
     split: Literal["dev", "test"] = "test",
     step: int | None = None,
@@ -128,6 +163,7 @@ def evaluate(
     progress: Progress = lambda *_: None,
 ) -> Evaluation:
     """Translate and score a run's test (or dev) sets; ``search`` takes the place of the settings in its config."""
+    run = Path(run)
     about = read_run(run)
     store = Store.open(Path(about["data"]["folder"]))
     if store.fingerprint != about["data"]["fingerprint"]:
@@ -151,7 +187,7 @@ def start_run(config: RunConfig, store: Store, sets: DevSets, run: Path) -> None
 
 def describe(config: RunConfig, store: Store) -> dict[str, Any]:
     """What ``run.json`` says: resolved config, data, versions, hardware."""
-    data = {"folder": str(store.folder.resolve()), "fingerprint": store.fingerprint, "low_resource": store.low_resource}
+    data = {"folder": str(store.folder.resolve()), "fingerprint": store.fingerprint}
     names = ("rota-nmt", "torch", "numpy", "tokenizers", "sacrebleu")
     hardware = {"machine": platform.machine(), "cores": os.cpu_count(), "threads": torch.get_num_threads()}
     return {

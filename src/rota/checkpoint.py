@@ -75,20 +75,22 @@ class Checkpoints:
         self.folder = folder
         self.keep = keep
 
-    def save(self, step: int, parts: Mapping[str, Checkpointable]) -> Path:
-        """Write all parts, then make the folder appear at once under its final name."""
+    def save(self, step: int, parts: Mapping[str, Checkpointable], *, drop: Iterable[int] = ()) -> Path:
+        """Write all parts, then make the folder appear at once under its final name; ``drop`` others after that."""
         partial = self.folder / f".{step}.partial"
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         tree = {name: _extract(part.state_dict(), name, partial) for name, part in parts.items()}
         (partial / TREE).write_text(json.dumps(tree), encoding="utf-8")
-        _write_manifest(partial, step, [path.name for path in partial.iterdir()], complete=True)
+        files = {path.name: _checksum(path) for path in sorted(partial.iterdir())}
+        _write_manifest(partial, step, files, complete=True)
         for path in (*partial.iterdir(), partial):
             _sync(path)
         final = self.folder / str(step)
         shutil.rmtree(final, ignore_errors=True)  # a damaged one, or the same again after a resume
         partial.rename(final)
         _sync(self.folder)
+        self.drop(drop)
         self._thin()
         return final
 
@@ -100,12 +102,17 @@ class Checkpoints:
         return [found for step in steps if (found := _inspect(self.folder / str(step))) is not None]
 
     def newest(self) -> Checkpoint | None:
-        """The newest complete checkpoint whose checksums hold; damaged ones are reported and passed over."""
+        """The newest complete checkpoint whose checksums hold; damaged ones are reported and passed over.
+
+        None if nothing was saved yet. Where all are damaged that is an error: starting again would lose the run.
+        """
         for checkpoint in reversed(self.list()):
             if checkpoint.complete and (damage := damaged_file(checkpoint)) is None:
                 return checkpoint
             if checkpoint.complete:
                 logger.warning("checkpoint %s is damaged (%s); using the one before", checkpoint.folder, damage)
+        if self.folder.is_dir() and any(path.name.isdigit() for path in self.folder.iterdir()):
+            raise ValueError(f"{self.folder} has no intact complete checkpoint; delete the run's folder to start again")
         return None
 
     def drop(self, steps: Iterable[int]) -> None:
@@ -116,19 +123,24 @@ class Checkpoints:
     def _thin(self) -> None:
         complete = [checkpoint for checkpoint in self.list() if checkpoint.complete]
         for checkpoint in complete[: -self.keep]:
-            stay = [path.name for path in checkpoint.folder.iterdir() if path.name not in (MOMENTS, MANIFEST)]
-            _write_manifest(checkpoint.folder, checkpoint.step, stay, complete=False)
+            files = {name: checksum for name, checksum in _files(checkpoint.folder).items() if name != MOMENTS}
+            _write_manifest(checkpoint.folder, checkpoint.step, files, complete=False)
             (checkpoint.folder / MOMENTS).unlink(missing_ok=True)
 
 
 def damaged_file(checkpoint: Checkpoint) -> str | None:
     """The name of the first file that is missing or differs from its checksum; None if all is well."""
-    manifest = json.loads((checkpoint.folder / MANIFEST).read_text(encoding="utf-8"))
-    for name, checksum in manifest["files"].items():
+    for name, checksum in _files(checkpoint.folder).items():
         path = checkpoint.folder / name
         if not path.exists() or _checksum(path) != checksum:
-            return str(name)
+            return name
     return None
+
+
+def _files(folder: Path) -> dict[str, str]:
+    """Checksums by file name, as written when the checkpoint was saved."""
+    files: dict[str, str] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
+    return files
 
 
 def _inspect(folder: Path) -> Checkpoint | None:
@@ -142,8 +154,7 @@ def _inspect(folder: Path) -> Checkpoint | None:
         return None
 
 
-def _write_manifest(folder: Path, step: int, names: list[str], *, complete: bool) -> None:
-    files = {name: _checksum(folder / name) for name in sorted(names)}
+def _write_manifest(folder: Path, step: int, files: Mapping[str, str], *, complete: bool) -> None:
     manifest = {"format": FORMAT, "step": step, "complete": complete, "files": files}
     write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1))
 
@@ -163,11 +174,11 @@ def _extract(state: State, part: str, folder: Path) -> State:
 def _strip(value: Any, file: str, path: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
     if isinstance(value, torch.Tensor):
         path = path or "value"
-        arrays[path] = np.ascontiguousarray(value.detach().cpu().numpy())
+        arrays[path] = value.detach().cpu().contiguous().numpy()
         return {TENSOR: [file, path]}
     if isinstance(value, np.ndarray):
         path = path or "value"
-        arrays[path] = np.ascontiguousarray(value)
+        arrays[path] = value.copy()  # contiguous, whatever it was a view of
         return {ARRAY: [file, path]}
     if isinstance(value, Mapping):
         return {

@@ -34,14 +34,11 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     try:
         app()
-    except (ValueError, ArithmeticError) as error:
+    except (ValueError, ArithmeticError, OSError) as error:
         if os.environ.get("ROTA_TRACEBACK"):
             raise
         sys.stderr.write(f"error: {error}\n")
-        sys.exit(2 if isinstance(error, ValueError) else 1)
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
-        sys.exit(130)
+        sys.exit(1 if isinstance(error, ArithmeticError) else 2)
 
 
 def _load(config: Path, overrides: list[str] | None) -> RunConfig:
@@ -81,7 +78,8 @@ def train(
     from rota.runner import train_with_display
 
     settings = _load(config, set_)
-    again = f"rota {shlex.join(sys.argv[1:])}".replace(f" --until {until}", "")
+    options = [part for override in set_ or [] for part in ("--set", override)] + (["--run", str(run)] if run else [])
+    again = shlex.join(["rota", "train", str(config), *options])
     train_with_display(settings, run or Path("runs") / settings.name, until=until, again=again)
 
 
@@ -117,11 +115,11 @@ def translate(
 
     Example: rota translate runs/my --language az < in.txt > out.txt
     """
+    from rota.data.corpus import decode_lines
     from rota.evaluation.translator import Translator
 
     translator = Translator.load(run, step=step)
-    lines = sys.stdin.read().split("\n")
-    lines = lines[:-1] if lines[-1] == "" else lines
+    lines = list(decode_lines(sys.stdin.buffer, "standard input"))
     for line in translator.translate(lines, language, beam=beam):
         sys.stdout.write(" ".join(line.split()) + "\n")
 

@@ -26,7 +26,6 @@ CORPORA: dict[str, dict[str, Any]] = {
         "training": {"steps": 800, "tokens": 1000, "checkpoint_every": "10%", "validate_every": "5%"},
     },
 }
-SAMPLES = 2  # per language, of the first four low-resource languages
 
 
 def demo_config(corpus: str, teacher: str, folder: Path) -> RunConfig:
@@ -46,34 +45,35 @@ def run_demo(corpus: str, teacher: str, folder: Path) -> None:
         with show.progress_bar() as progress:
             store = api.prepare(config, progress=progress)
     except CatalogueUnavailable as error:
-        show.console.print(f"{error}\nUsing the generated languages instead: their scores say nothing about real ones.")
+        show.say(f"{error}\nUsing the generated languages instead: their scores say nothing about real ones.")
         return run_demo("synthetic", teacher, folder)
     show.console.print(show.data_table(store))
     run = folder / corpus / teacher
     show.console.rule(f"2. Training with the {teacher} schedule")
-    loop = train_with_display(config, run, until=None, again=f"rota demo --corpus {corpus} --teacher {teacher}")
+    command = f"rota demo --corpus {corpus} --folder {folder} --teacher"
+    loop = train_with_display(config, run, until=None, again=f"{command} {teacher}")
     if loop.step < loop.steps:
         return None
     show.console.rule("3. Translating the test sets")
     evaluation = evaluate_with_display(run, split="test", step=None, beam=None)
-    _show_results(run, store, evaluation, config)
+    _show_results(run, store, evaluation, config, command)
     return None
 
 
-def _show_results(run: Path, store: Store, evaluation: Evaluation, config: RunConfig) -> None:
+def _show_results(run: Path, store: Store, evaluation: Evaluation, config: RunConfig, command: str) -> None:
     show.console.print(show.score_table(evaluation, f"{run}, step {evaluation.step:,}, test"))
     show.console.print(show.sample_table(_samples(run, store, evaluation, config)))
     picture = plot_shares(run, run / "shares.png")
     other = "proportional" if config.teacher.name == "uniform" else "uniform"
-    corpus, language = config.data.corpus, store.languages[0]
+    language = store.languages[0]
     show.console.print(
         f"\nWhat it trained on is drawn in {picture}.\n"
         "Try next:\n"
-        f"  rota demo --corpus {corpus} --teacher {other}   the same with another schedule\n"
+        f"  {command} {other}   the same with another schedule\n"
         f"  rota translate {run} --language {language}   translate your own sentences\n"
         "  rota teachers   all schedules and their parameters\n"
         "README.md shows how to train on your own parallel text.",
-        highlight=False,
+        soft_wrap=True,
     )
 
 
@@ -84,7 +84,7 @@ def _samples(run: Path, store: Store, evaluation: Evaluation, config: RunConfig)
         pairs = store.text("test", arm)
         path = translation_path(run, evaluation.step, "test", arm, config.evaluation)
         translations = path.read_text(encoding="utf-8").split("\n")
-        for index in (len(pairs) // 3, 2 * len(pairs) // 3)[:SAMPLES]:
+        for index in (len(pairs) // 3, 2 * len(pairs) // 3):
             source, reference = pairs[index]
             found = {"language": arm, "source": source, "translation": translations[index], "reference": reference}
             samples.append(found)

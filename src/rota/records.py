@@ -24,7 +24,7 @@ class Record:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.truncate()
             self._file = self.path.open("a", encoding="utf-8")
-        self._file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+        self._file.write(json.dumps(entry, ensure_ascii=False, allow_nan=False) + "\n")
 
     def flush(self) -> None:
         """Everything written is on the disk afterwards; called before a checkpoint relies on it."""

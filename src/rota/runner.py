@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 from pathlib import Path
 from typing import Literal, cast
 
@@ -11,6 +12,7 @@ from rich.logging import RichHandler
 from rota import api, show
 from rota.analysis.policy_plot import plot_policy
 from rota.config import RunConfig, teacher_config
+from rota.data.store import Store
 from rota.evaluation.evaluate import Evaluation, EvaluationConfig
 from rota.evaluation.policy import PolicyProbe, probe_checkpoint
 from rota.evaluation.translator import find_checkpoint, read_run
@@ -19,20 +21,26 @@ from rota.training.display import Display
 from rota.training.loop import Loop
 from rota.training.scripted import make_world
 from rota.training.simulate import SimulationResult, compare
-from rota.training.stop import stop_on_signals
+from rota.training.stop import StopSignal, stop_on_signals
 
 
 def train_with_display(config: RunConfig, run: Path, *, until: int | None, again: str) -> Loop:
     """Train under a live display; ``again`` is the command that goes on after an interruption."""
     log_to_console()
+    api.check_durations(config)
     with show.progress_bar() as progress:
         store = api.prepare(config, progress=progress)
+    with api.locked(run):
+        return _train(config, store, run, until=until, again=again)
+
+
+def _train(config: RunConfig, store: Store, run: Path, *, until: int | None, again: str) -> Loop:
     loop = api.build_loop(config, store, run)
     if loop.step >= loop.steps:
-        show.console.print(f"{run} is trained: {loop.step:,} steps. Next: rota evaluate {run}")
+        show.say(f"{run} is trained: {loop.step:,} steps. Next: rota evaluate {run}")
         return loop
     if loop.step:
-        show.console.print(f"going on from step {loop.step:,}")
+        show.say(f"going on from step {loop.step:,}")
     title = f"{run.name} ({config.teacher.name})"
     display = Display(show.console, title=title, languages=store.languages, steps=loop.steps)
     display.resume(loop.step, loop.seen)
@@ -41,7 +49,7 @@ def train_with_display(config: RunConfig, run: Path, *, until: int | None, again
             api.run_loop(loop, config, run, until=until, listeners=[display], stop=stop)
         except NotFiniteError as error:
             raise NotFiniteError(f"{error} {_last_good(loop)}") from None
-    _say_how_it_ended(loop, run, again, interrupted=stop())
+    _say_how_it_ended(loop, run, again, stop)
     return loop
 
 
@@ -50,12 +58,15 @@ def _last_good(loop: Loop) -> str:
     return "No checkpoint was saved yet." if newest is None else f"The last good checkpoint is {newest.folder}."
 
 
-def _say_how_it_ended(loop: Loop, run: Path, again: str, *, interrupted: bool) -> None:
+def _say_how_it_ended(loop: Loop, run: Path, again: str, stop: StopSignal) -> None:
+    """An interrupted command ends with the exit code of its signal, so that a script does not go on."""
     if loop.step >= loop.steps:
-        show.console.print(f"trained {loop.step:,} steps; next: rota evaluate {run}")
-    else:
-        why = "stopped" if interrupted else "reached --until"
-        show.console.print(f"{why} at step {loop.step:,} and saved; go on with: {again}")
+        show.say(f"trained {loop.step:,} steps; next: rota evaluate {run}")
+        return
+    why = "stopped" if stop() else "reached --until"
+    show.say(f"{why} at step {loop.step:,} and saved; go on with: {again}")
+    if stop.received is not None:
+        raise SystemExit(128 + signal.Signals[stop.received])
 
 
 def evaluate_with_display(run: Path, *, split: str, step: int | None, beam: int | None) -> Evaluation:
@@ -85,6 +96,7 @@ def simulate_teachers(
 
 def probe_policy(run: Path, step: int | None, factor: float) -> tuple[PolicyProbe, Path]:
     """The probe of a run's Q network, also written to its folder ``policy`` as JSON and as a picture."""
+    read_run(run)
     probe = probe_checkpoint(find_checkpoint(run, step), factor=factor)
     saved = probe.write(run / "policy" / f"{probe.step}.json")
     return probe, plot_policy(saved, saved.with_suffix(".png"))

@@ -15,8 +15,13 @@ from rota.evaluation.policy import PolicyProbe
 from rota.teachers import TeacherConfig
 from rota.training.simulate import SimulationResult
 
-console = Console()
-errors = Console(stderr=True)
+# Text of users goes through these: "[/b]" in a sentence or a path is no markup.
+console = Console(markup=False, emoji=False, highlight=False)
+
+
+def say(message: str) -> None:
+    """One message, not wrapped: a command in it can be copied."""
+    console.print(message, soft_wrap=True)
 
 
 @contextmanager

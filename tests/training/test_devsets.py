@@ -58,6 +58,12 @@ def test_the_two_parts_of_a_dev_set_are_disjoint_and_together_the_whole(count, s
     assert selection
 
 
+def test_a_single_sentence_serves_both():
+    sets = make({"az": [3], "tr": [2] * 4})
+    assert sets.teacher_part("az").tolist() == sets.selection_part("az").tolist() == [0]
+    assert Probe(CountingStudent(), sets).validate(step=1)["az"] == 0.0
+
+
 def test_a_share_of_one_uses_the_whole_set_for_both():
     sets = make({"az": [3] * 5}, teacher_share=1.0)
     assert sets.teacher_part("az").tolist() == sets.selection_part("az").tolist() == [0, 1, 2, 3, 4]
@@ -148,7 +154,7 @@ def test_the_released_tscl_rewards_every_language_with_a_training_batch_of_the_f
 
 def test_validation_gives_the_mean_per_token_of_every_language():
     sets = make({"az": [1, 1, 3, 1], "tr": [2, 2]}, teacher_share=1.0)
-    assert Probe(CountingStudent(), sets).validate() == {"az": (0 + 1 + 6 + 3) / 6, "tr": 4.5}
+    assert Probe(CountingStudent(), sets).validate(step=1) == {"az": (0 + 1 + 6 + 3) / 6, "tr": 4.5}
 
 
 def test_sizes_are_reported():

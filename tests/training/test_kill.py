@@ -74,12 +74,36 @@ def compare(tmp_path, teacher, kills, seed):
     assert checkpoints[0] == checkpoints[1]
 
 
+def test_an_interrupted_run_saves_and_says_how_to_go_on(tmp_path):
+    (tmp_path / "run.yaml").write_text(CONFIG.format(folder=tmp_path, teacher="uniform").replace("120", "100000"))
+    run = tmp_path / "run"
+    process = start(tmp_path, run)
+    deadline = time.monotonic() + 60
+    while not (run / "steps.jsonl").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    output = process.communicate(timeout=60)[0].decode()
+    assert process.returncode == 130, output
+    assert "and saved; go on with: rota train" in output
+    steps = [int(path.name) for path in (run / "checkpoints").iterdir()]
+    assert f"stopped at step {max(steps)}" in output.replace(",", "")
+
+
 def test_a_killed_run_ends_as_an_undisturbed_one(tmp_path):
     compare(tmp_path, "uniform", kills=2, seed=1)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("teacher", ["{name: temperature, warmup: 40, decide_every: 3}", "mixed"])
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(
+    "teacher",
+    [
+        "{name: temperature, warmup: 40, decide_every: 3}",
+        "mixed",
+        "{name: tscl, warmup: 30}",
+        "{name: dqn, warmup: 30, epsilon_steps: 40, decide_every: 2, replay_minimum: 5, replay_batch: 8, hidden: [16]}",
+    ],
+)
 def test_many_kills_change_nothing(tmp_path, teacher, seed):
     compare(tmp_path, teacher, kills=8, seed=seed)

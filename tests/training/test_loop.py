@@ -8,6 +8,7 @@ import pytest
 from rota.checkpoint import Checkpoints
 from rota.records import read_record
 from rota.settings import Duration
+from rota.student.nmt import NotFiniteError
 from rota.teachers.base import Measurements
 from rota.training.journal import Journal
 from rota.training.loop import Loop, Streams, TrainingConfig
@@ -236,6 +237,32 @@ def test_stopping_saves_where_it_stands(tmp_path):
     finish(loop, stop=lambda: loop.step == 8)
     assert loop.step == 8
     assert loop.checkpoints.newest().step == 8
+
+
+def test_a_damaged_newest_checkpoint_does_not_take_a_place_of_the_good_ones(tmp_path):
+    finish(make_loop(tmp_path), until=12)
+    (tmp_path / "checkpoints" / "12" / "state.json").unlink()
+    second = make_loop(tmp_path)
+    second.resume()
+    assert second.step == 6
+    finish(second, until=8)
+    assert [(found.step, found.complete) for found in second.checkpoints.list()] == [(6, True), (8, True)]
+
+
+def test_a_dev_loss_that_is_not_finite_is_neither_recorded_nor_saved(tmp_path):
+    loop = make_loop(tmp_path)
+    loop.student.losses = lambda batches, smoothed=False: SentenceLosses(np.full(2, np.nan), np.full(2, 3))
+    with pytest.raises(NotFiniteError, match="a dev loss at step 5 is not a finite number"):
+        finish(loop)
+    loop.journal.close()
+    assert list(read_record(tmp_path / "validations.jsonl")) == []
+    assert loop.checkpoints.list() == []
+
+
+@pytest.mark.parametrize("name", ["validate_every", "checkpoint_every"])
+def test_never_is_no_interval(name):
+    with pytest.raises(ValueError, match=f"{name} is 0; write at least 1"):
+        TrainingConfig.model_validate({name: 0})
 
 
 def test_a_run_that_never_saved_starts_again_with_clean_records(tmp_path):

@@ -79,12 +79,19 @@ def translation_path(run: Path, step: int, split: str, arm: Arm, config: Evaluat
 def _translate(
     translator: Translator, texts: list[str], arm: Arm, path: Path, config: EvaluationConfig, progress: Progress
 ) -> None:
+    done = 0
+
+    def count(finished: int) -> None:
+        nonlocal done
+        done += finished
+        progress(arm, done, len(texts))
+
     translations = translator.translate(
         texts,
         arm,
         beam=config.beam,
         length_penalty=config.length_penalty,
-        progress=lambda done: progress(arm, done, len(texts)),
+        progress=count,
     )
     lines = (" ".join(line.split()) for line in translations)  # a model may produce a line break
     write_atomically(path, "".join(f"{line}\n" for line in lines))

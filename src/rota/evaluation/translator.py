@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rota.checkpoint import Checkpoint, Checkpoints
+from rota.checkpoint import Checkpoint, Checkpoints, damaged_file
+from rota.data.corpus import tidy
 from rota.data.subwords import Subwords
 from rota.student.config import StudentConfig
 from rota.student.nmt import find_device
 from rota.student.search import translate
 from rota.student.transformer import Transformer
+
+logger = logging.getLogger(__name__)
 
 
 class Translator:
@@ -42,10 +46,16 @@ class Translator:
         length_penalty: float = 1.0,
         progress: Callable[[int], None] | None = None,
     ) -> list[str]:
-        """Translations in the order of ``texts``; ``progress`` hears how many are done so far."""
-        sources = [np.asarray(ids) for ids in self.subwords.encode_sources(language, [text.strip() for text in texts])]
+        """Translations in the order of ``texts``, blank for blank; ``progress`` hears how many were done just now."""
+        tidied = [tidy(text) for text in texts]
+        places = [place for place, text in enumerate(tidied) if text]
+        encoded = self.subwords.encode_sources(language, [tidied[place] for place in places])
+        sources = [np.asarray(ids) for ids in encoded]
         found = translate(self.networks, sources, beam=beam, length_penalty=length_penalty, progress=progress)
-        return self.subwords.decode_batch([hypothesis.ids for hypothesis in found])
+        translations = [""] * len(texts)
+        for place, text in zip(places, self.subwords.decode_batch([best.ids for best in found]), strict=True):
+            translations[place] = text
+        return translations
 
 
 def read_run(run: Path) -> dict[str, Any]:
@@ -58,14 +68,15 @@ def read_run(run: Path) -> dict[str, Any]:
 
 
 def find_checkpoint(run: Path, step: int | None) -> Checkpoint:
-    """The checkpoint of a step, or the last one."""
-    found = Checkpoints(run / "checkpoints").list()
+    """The intact checkpoint of a step, or the last one that is intact."""
+    found = {checkpoint.step: checkpoint for checkpoint in Checkpoints(run / "checkpoints").list()}
     if not found:
         raise ValueError(f"{run} has no checkpoint yet; train it first with rota train")
-    if step is None:
-        return found[-1]
-    for checkpoint in found:
-        if checkpoint.step == step:
+    if step is not None and step not in found:
+        raise ValueError(f"{run} has no checkpoint of step {step}; it has {', '.join(map(str, found))}")
+    for checkpoint in [found[step]] if step is not None else reversed(found.values()):
+        damage = damaged_file(checkpoint)
+        if damage is None:
             return checkpoint
-    steps = ", ".join(str(checkpoint.step) for checkpoint in found)
-    raise ValueError(f"{run} has no checkpoint of step {step}; it has {steps}")
+        logger.warning("checkpoint %s is damaged (%s)", checkpoint.folder, damage)
+    raise ValueError(f"{run} has no intact checkpoint{'' if step is None else f' of step {step}'}; train it again")

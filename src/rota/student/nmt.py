@@ -182,7 +182,7 @@ class NMT:
             step = self.step + 1
             raise NotFiniteError(
                 f"loss {loss:g} and gradient norm {norm:g} at step {step} with learning rate {self.schedule(step):.3g};"
-                " the weights are those of the step before: lower student.learning_rate or lengthen student.lr_warmup"
+                " the weights are those of the step before: lower student.learning_rate or lengthen student.lr_warmup."
             )
         if norm > self.clip_norm:
             torch._foreach_mul_(gradients, self.clip_norm / norm)

@@ -37,12 +37,17 @@ class DevSets:
     def teacher_part(self, arm: Arm) -> IntArray:
         """Dev sentences that a teacher may look at, spread evenly over the set."""
         indices = np.arange(*self._dev.range(arm))
-        return indices if self._share == 1 else np.compress(_chosen(len(indices), self._share), indices)
+        return indices if self._whole(arm) else np.compress(_chosen(len(indices), self._share), indices)
 
     def selection_part(self, arm: Arm) -> IntArray:
-        """The other dev sentences: dev losses shown and recorded, and the choice of checkpoints, come from these."""
+        """The other dev sentences: dev losses shown and recorded come from these; no teacher sees them."""
         indices = np.arange(*self._dev.range(arm))
-        return indices if self._share == 1 else np.compress(~_chosen(len(indices), self._share), indices)
+        return indices if self._whole(arm) else np.compress(~_chosen(len(indices), self._share), indices)
+
+    def _whole(self, arm: Arm) -> bool:
+        """Whether both parts are the whole set: when asked for, or when there is nothing to divide."""
+        start, stop = self._dev.range(arm)
+        return self._share == 1 or stop - start == 1
 
     @cached_property
     def validation(self) -> dict[Arm, Batch]:
@@ -108,12 +113,12 @@ def _tokens(batches: Mapping[Arm, Batch]) -> dict[Arm, int]:
 
 
 def _chosen(count: int, share: float) -> npt.NDArray[np.bool_]:
-    """A mask with ``share`` of the places, spread evenly; both parts have one if there are two places."""
+    """A mask with ``share`` of the places, spread evenly; both parts have one at the least."""
     places = np.arange(count + 1) * share
     mask = np.diff(np.floor(places + 0.5)) > 0
-    if count > 1 and mask.all():
+    if mask.all():
         mask[-1] = False
-    if count > 1 and not mask.any():
+    if not mask.any():
         mask[0] = True
     return mask
 

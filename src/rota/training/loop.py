@@ -6,9 +6,9 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Protocol
+from typing import Protocol, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from rota.checkpoint import Checkpoint, Checkpoints
 from rota.settings import Count, Duration, DurationField, Settings
@@ -40,6 +40,13 @@ class TrainingConfig(Settings):
     keep: int = Field(2, ge=1, description="complete checkpoints to keep; older ones lose the optimiser's moments")
     threads: int | None = Field(None, ge=1, description="threads of torch; null: as many as there are cores")
     tensorboard: bool = Field(True, description="write TensorBoard events into the run folder")
+
+    @model_validator(mode="after")
+    def _from_time_to_time(self) -> Self:
+        for name in ("validate_every", "checkpoint_every"):
+            if getattr(self, name).amount == 0:
+                raise ValueError(f"{name} is 0; write at least 1, or 100% for the end of the run alone")
+        return self
 
 
 class Listener(Protocol):
@@ -149,7 +156,7 @@ class Loop:
 
     def _validate(self) -> None:
         with self.journal.timed("validations"):
-            dev_loss = self.probe.validate()
+            dev_loss = self.probe.validate(self.step)
         self.journal.validation(self.step, dev_loss)
         self.journal.timing(self.step)
         for listener in self.listeners:
@@ -158,8 +165,7 @@ class Loop:
     def save(self) -> None:
         """A checkpoint of this very moment; the records it relies on reach the disk first."""
         self.journal.flush()
-        self.checkpoints.save(self.step, self.parts())
-        self.checkpoints.drop(self._interruptions())
+        self.checkpoints.save(self.step, self.parts(), drop=self._interruptions())
         for listener in self.listeners:
             listener.saved(self.step)
 
@@ -186,6 +192,8 @@ class Loop:
         self.journal.truncate(0 if checkpoint is None else checkpoint.step)
         if checkpoint is None:
             return None
+        # Newer ones are damaged, and would count among those that are kept; they will be written again.
+        self.checkpoints.drop(found.step for found in self.checkpoints.list() if found.step > checkpoint.step)
         state = checkpoint.load()
         for name, part in self.parts().items():
             part.load_state_dict(state[name])

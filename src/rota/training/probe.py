@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from rota.student.nmt import NotFiniteError
 from rota.training.devsets import DevSets
 from rota.types import Arm, Decision, FloatArray, Observation, State, Student, Watch
 
@@ -22,21 +23,27 @@ class Probe:
         self, step: int, decision: Decision, watches: Watch, *, played: Mapping[Arm, int], train_loss: float
     ) -> Observation:
         """What the teacher is told after the updates up to ``step``."""
+        dev_loss = {arm: self._reward_loss(arm) for arm in played} if Watch.DEV_LOSS in watches else None
+        joint_loss = self._joint_loss() if Watch.JOINT_LOSS in watches else None
+        prototype = self._prototype_losses() if Watch.PROTOTYPE in watches else None
+        _check_finite(step, [*(dev_loss or {}).values(), *([] if joint_loss is None else [joint_loss])])
+        _check_finite(step, [] if prototype is None else prototype)
         return Observation(
             step,
             decision,
             played,
             train_loss=train_loss if Watch.TRAIN_LOSS in watches else None,
-            dev_loss={arm: self._reward_loss(arm) for arm in played} if Watch.DEV_LOSS in watches else None,
-            joint_loss=self._joint_loss() if Watch.JOINT_LOSS in watches else None,
-            prototype=self._prototype_losses() if Watch.PROTOTYPE in watches else None,
+            dev_loss=dev_loss,
+            joint_loss=joint_loss,
+            prototype=prototype,
         )
 
-    def validate(self) -> dict[Arm, float]:
+    def validate(self, step: int) -> dict[Arm, float]:
         """The dev loss of every language on the sentences no teacher sees, nats per token."""
         losses = self.student.losses(list(self.sets.validation.values()))
         ends = np.cumsum([batch.sentences for batch in self.sets.validation.values()])
         sums, tokens = (np.add.reduceat(values, [0, *ends[:-1]]) for values in losses)
+        _check_finite(step, sums)
         return dict(zip(self.sets.validation, (sums / tokens).tolist(), strict=True))
 
     def _reward_loss(self, arm: Arm) -> float:
@@ -73,3 +80,9 @@ class Probe:
 
     def load_state_dict(self, state: State) -> None:
         self._prototype, self._turn = state["prototype"], state["turn"]
+
+
+def _check_finite(step: int, losses: Sequence[float] | FloatArray) -> None:
+    """A student that has diverged must not be saved as if all were well."""
+    if not np.isfinite(losses).all():
+        raise NotFiniteError(f"a dev loss at step {step} is not a finite number; try a lower learning rate.")
