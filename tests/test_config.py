@@ -50,6 +50,38 @@ def test_an_override_leaves_its_neighbours_alone():
     assert values == {"training": {"steps": 5, "tokens": 2}}
 
 
+@pytest.mark.parametrize("short", ["16k", 16_000])
+def test_an_override_completes_what_is_written_short(short):
+    values = {"teacher": {"name": "uniform", "warmup": short}}
+    apply_override(values, "teacher.warmup.inform=all")
+    assert values == {"teacher": {"name": "uniform", "warmup": {"until": short, "inform": "all"}}}
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("training.steps.x=1", "--set 'training.steps.x=1': training.steps is 5, which has no keys; write --set tr"),
+        ("name.x=1", "--set 'name.x=1': name is 'mine', which has no keys"),
+        ("data.languages.0=az", r"data\.languages is \['tr'\], which has no keys; write --set data\.languages="),
+        ("teacher=[1", r"--set 'teacher=\[1': expected ',' or '\]', .*; what follows the = must be valid YAML"),
+        ("seed=2024-13-45", "--set 'seed=2024-13-45': month must be in 1..12; .* must be valid YAML"),
+        ("teacher={a: 1, a: 2}", "must be valid YAML"),
+        ("training..steps=1", "write for example"),
+        (" =1", "write for example"),
+    ],
+)
+def test_an_override_that_cannot_be_is_named_in_one_line(override, message):
+    values = {"name": "mine", "training": {"steps": 5}, "data": {"languages": ["tr"]}}
+    with pytest.raises(ConfigError, match=message) as error:
+        apply_override(values, override)
+    assert "\n" not in str(error.value)
+
+
+def test_a_path_may_be_a_string(tmp_path):
+    path = written(tmp_path, "data: {corpus: synthetic}")
+    assert load_config(str(path)) == load_config(path)
+
+
 def test_the_resolved_config_reads_back_as_itself():
     config = parse_config({**SYNTHETIC, "teacher": {"name": "two-phase", "switch": "30%", "warmup": "1k"}})
     assert parse_config(config.dump()) == config

@@ -63,8 +63,9 @@ class RunConfig(Settings):
         return hashlib.sha256(json.dumps(self.dump(), sort_keys=True).encode()).hexdigest()[:16]
 
 
-def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
+def load_config(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
     """The config of a YAML file, with ``key.path=value`` overrides put on top."""
+    path = Path(path)
     values = read_yaml(path)
     values.setdefault("name", path.stem)
     for override in overrides:
@@ -107,29 +108,56 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ConfigError(f"no config {str(path)!r}; give the path of a YAML file")
     try:
-        values = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+        values = _parse_yaml(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
-    except MarkedYAMLError as error:
-        line = "" if error.problem_mark is None else f", line {error.problem_mark.line + 1}"
-        raise ConfigError(f"{path}{line}: {error.problem}; the file is not valid YAML") from None
-    except YAMLError as error:
-        raise ConfigError(f"{path}: {' '.join(str(error).split())}; the file is not valid YAML") from None
+    except _YAMLMistakeError as mistake:
+        line = "" if mistake.line is None else f", line {mistake.line}"
+        raise ConfigError(f"{path}{line}: {mistake}; the file is not valid YAML") from None
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: a config is a mapping of keys such as data, teacher and training")
     return values
 
 
+class _YAMLMistakeError(Exception):
+    """What is wrong, in one line, and in which line of the text, if that is known."""
+
+    def __init__(self, problem: str, line: int | None = None) -> None:
+        super().__init__(" ".join(problem.split()))
+        self.line = line
+
+
+def _parse_yaml(text: str) -> Any:
+    try:
+        return YAML(typ="safe", pure=True).load(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark
+        raise _YAMLMistakeError(str(error.problem), None if mark is None else mark.line + 1) from None
+    except (YAMLError, ValueError) as error:  # ValueError: a date such as 2024-13-45
+        raise _YAMLMistakeError(str(error)) from None
+
+
+_SHORT_FOR = {"teacher": "name", "first": "name", "second": "name", "warmup": "until"}
+"""The key that a mere value stands for: ``teacher: uniform`` is short for ``teacher: {name: uniform}``."""
+
+
 def apply_override(values: dict[str, Any], override: str) -> None:
     """``teacher.temperature=2`` sets one value; what is right of the ``=`` is read as YAML."""
     key, equals, written = override.partition("=")
-    if not (key and equals):
+    keys = [part.strip() for part in key.split(".")]
+    if not (equals and all(keys)):
         raise ConfigError(f"--set {override!r} is not understood; write for example --set training.steps=10k")
-    *parents, last = key.strip().split(".")
-    for parent in parents:
+    try:
+        value = _parse_yaml(written)
+    except _YAMLMistakeError as mistake:
+        raise ConfigError(f"--set {override!r}: {mistake}; what follows the = must be valid YAML") from None
+    for place, parent in enumerate(keys[:-1], start=1):
         below = values.get(parent)
-        if isinstance(below, str):
-            below = {"name": below}  # teacher: uniform is short for teacher: {name: uniform}
+        if parent in _SHORT_FOR and isinstance(below, str | int | float):
+            below = {_SHORT_FOR[parent]: below}
+        if not isinstance(below, dict | None):
+            above = ".".join(keys[:place])
+            raise ConfigError(f"--set {override!r}: {above} is {below!r}, which has no keys; write --set {above}=...")
         values[parent] = dict(below or {})
         values = values[parent]
-    values[last] = YAML(typ="safe", pure=True).load(written)
+    values[keys[-1]] = value

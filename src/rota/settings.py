@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping, Sequence
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, PlainValidator, ValidationError
+from pydantic_core import ErrorDetails
 
 
 class Settings(BaseModel):
@@ -99,28 +101,67 @@ DurationField = Annotated[Duration, PlainValidator(_duration), PlainSerializer(_
 
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
     """The first mistake of a validation as one line: where, what, and what would have been right."""
-    errors = error.errors(include_url=False)
-    first = next((found for found in errors if found["type"] == "extra_forbidden"), errors[0])  # often the cause
-    loc = [str(part) for part in first["loc"]]
-    owner, place = _owner(model, loc)
+    first, *others = _same_mistake(error.errors(include_url=False), model)
+    owner, place = _owner(model, first["loc"])
     if first["type"] == "extra_forbidden":
-        return f"unknown key {place!r}{_nearest(loc[-1], list(owner.model_fields))}"
+        return f"unknown key {place!r}{_nearest(str(first['loc'][-1]), list(owner.model_fields))}"
     if first["type"] == "missing":
         return f"{place!r} is missing"
     if first["type"] == "union_tag_invalid":
         context = first["ctx"]
         known = [name.strip("' ") for name in context["expected_tags"].split(",")]
         return f"{place}: unknown {context['discriminator']} {context['tag']!r}{_nearest(context['tag'], known)}"
-    message = first["msg"].removeprefix("Value error, ")
-    value = "" if repr(first["input"]) in message else f" (it is {_short(first['input'])})"
+    if first["type"] == "union_tag_not_found":
+        return f"{place}.{first['ctx']['discriminator'].strip(chr(39))!r} is missing"
+    if others:
+        allowed = ", or ".join(_plain(found["msg"]).removeprefix("Input should be ") for found in (first, *others))
+        return f"{place}: {_short(first['input'])} is not understood; it should be {allowed}"
+    message = _plain(first["msg"])
+    # The message about a whole mapping is our own and names what matters of it.
+    told = isinstance(first["input"], Mapping) or repr(first["input"]) in message
+    value = "" if told else f" (it is {_short(first['input'])})"
     return f"{place}: {message}{value}" if place else message
 
 
-def _owner(model: type[BaseModel], loc: list[str]) -> tuple[type[BaseModel], str]:
+def _same_mistake(errors: list[ErrorDetails], model: type[BaseModel]) -> list[ErrorDetails]:
+    """The first mistake as pydantic sees it: once, or once for each of the forms that a value may have.
+
+    Of those, the form that the value came nearest to: a list with a wrong item is no mistaken name.
+    """
+    unknown = [found for found in errors if found["type"] == "extra_forbidden"]
+    if unknown:
+        return unknown[:1]  # often the cause of the others
+    places = [_owner(model, found["loc"])[1] for found in errors]
+    near = max((place for place in places if f"{place}.".startswith(f"{places[0]}.")), key=lambda place: place.count("."))
+    return [found for found, place in zip(errors, places, strict=True) if place == near]
+
+
+_FORMS = (
+    (re.compile("^Value error, "), ""),
+    (re.compile("a valid tuple"), "a list"),
+    (re.compile(r"a valid dictionary( or instance of \w+| or object to extract fields from)?"), "a mapping"),
+)
+
+
+def _plain(message: str) -> str:
+    """Pydantic's message with the words of YAML."""
+    for python, plain in _FORMS:
+        message = python.sub(plain, message)
+    return message
+
+
+# What pydantic puts into a location for each form of a union, and for a key: nothing that the user wrote.
+_FORM = re.compile(r"(literal|tuple|list|dict|union|nullable|function-\w+|constrained-\w+)\[.*\]|str|int|float|bool")
+_KEY = "[key]"
+
+
+def _owner(model: type[BaseModel], loc: Sequence[str | int]) -> tuple[type[BaseModel], str]:
     """The model that holds the last part of a location, and the location as the user wrote it."""
     place: list[str] = []
-    candidates, owner = [model], model
-    for part in loc:
+    candidates, owner, forms = [model], model, False
+    for part in map(str, loc):
+        if part == _KEY or (forms and _FORM.fullmatch(part)):
+            continue
         variant = next((found for found in candidates if len(candidates) > 1 and _tag(found) == part), None)
         if variant is not None:
             candidates = [variant]  # pydantic puts the name of the chosen variant into the location
@@ -129,6 +170,7 @@ def _owner(model: type[BaseModel], loc: list[str]) -> tuple[type[BaseModel], str
         owner = next((found for found in candidates if part in found.model_fields), next(iter(candidates), owner))
         field = owner.model_fields.get(part)
         candidates = [] if field is None else list(_models(field.annotation))
+        forms = (forms and field is None) or (field is not None and _has_union(field.annotation))
     return owner, ".".join(place)
 
 
@@ -147,6 +189,10 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
         yield annotation
     for argument in getattr(annotation, "__args__", ()):
         yield from _models(argument)
+
+
+def _has_union(annotation: Any) -> bool:
+    return get_origin(annotation) in (Union, UnionType) or any(map(_has_union, get_args(annotation)))
 
 
 def _nearest(key: str, known: list[str]) -> str:

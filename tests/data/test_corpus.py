@@ -158,6 +158,11 @@ def test_files_need_a_list_of_languages(tmp_path):
         ({"languages": ("az", "en")}, "'en' cannot be a source language"),
         ({"languages": ("mixed",)}, "'mixed' cannot be a source language"),
         ({"languages": ("a/z",)}, "'a/z' is no language code"),
+        ({"languages": (), "train": {"a/z": "t.tsv"}}, "'a/z' is no language code"),
+        ({"languages": (), "train": {"mixed": "t.tsv"}}, "'mixed' cannot be a source language"),
+        ({"languages": (), "train": {"en": "t.tsv"}}, "'en' cannot be a source language"),
+        ({"dev": {"az": "t.tsv", "a b": "t.tsv"}}, "'a b' is no language code"),
+        ({"languages": (), "train": {"az": "t"}, "low_resource": ("ax",)}, "unknown low-resource language 'ax'"),
         ({"low_resource": ("ax",)}, "unknown low-resource language 'ax'; did you mean 'az'"),
         ({"path": "ted"}, "'path' is for corpus: ted8"),
         ({"corpus": "catalogues"}, "'train' is for corpus: files"),
@@ -166,6 +171,24 @@ def test_files_need_a_list_of_languages(tmp_path):
 def test_a_config_that_contradicts_itself_is_refused(tmp_path, changes, message):
     with pytest.raises(ValidationError, match=message):
         config(tmp_path, **changes)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("a/z", "'a/z' is no language code"),
+        ("mixed-high-resource", "'mixed-high-resource' cannot be a source language"),
+        ("en", "'en' cannot be a source language"),
+    ],
+)
+def test_the_languages_of_a_family_are_checked_as_those_of_a_list(name, message):
+    with pytest.raises(ValidationError, match=message):
+        CorpusConfig.model_validate({"corpus": "synthetic", "synthetic": {"families": {"k": {"ka": 9, name: 9}}}})
+
+
+def test_a_generated_language_that_is_not_there_cannot_be_low_resource():
+    with pytest.raises(ValidationError, match="unknown low-resource language 'xx'; known: "):
+        CorpusConfig.model_validate({"corpus": "synthetic", "low_resource": ["xx"]})
 
 
 @pytest.mark.parametrize(

@@ -1,49 +1,16 @@
 from __future__ import annotations
 
 import gzip
-import os
 
 import numpy as np
 import pytest
+from small_corpus import run, sentences, write_corpus
 
 from rota.data.cleaning import CleaningConfig
 from rota.data.corpus import CorpusConfig, ParallelText
-from rota.data.prepare import fits, prepare
+from rota.data.prepare import fits
 from rota.data.store import Store
 from rota.data.subwords import SubwordsConfig
-
-WORDS = ["sea", "sky", "hill", "road", "bird", "lamp", "tree", "wind", "rain", "snow", "star", "moon", "boat"]
-
-
-def sentences(count, seed):
-    rng = np.random.default_rng(seed)
-    return [" ".join(rng.choice(WORDS, rng.integers(3, 12))) + f" {seed}{number}" for number in range(count)]
-
-
-def write_corpus(folder, train=None, **changes):
-    """Three splits of az (30, 5 and 5 pairs) and tr (80, 6 and 6); the source is the English in capitals."""
-    folder.mkdir(exist_ok=True)
-    counts = {"az": {"train": 30, "dev": 5, "test": 5}, "tr": {"train": 80, "dev": 6, "test": 6}}
-    for number, (language, splits) in enumerate(counts.items()):
-        for split, count in splits.items():
-            english = sentences(count, 10 * number + len(split))
-            if split == "train" and train and language in train:
-                english = train[language](english)
-            for side, texts in ((language, [text.upper() for text in english]), ("en", english)):
-                (folder / f"{split}.{language}.{side}").write_text("".join(f"{text}\n" for text in texts))
-    patterns = {split: f"{folder}/{split}.{{language}}.{{side}}" for split in ("train", "dev", "test")}
-    return CorpusConfig(languages=("az", "tr"), low_resource=("az",), **patterns, **changes)
-
-
-@pytest.fixture
-def corpus(tmp_path):
-    return write_corpus(tmp_path / "text")
-
-
-def run(corpus, folder, *, cleaning=None, subwords=None, seed=1, **options) -> Store:
-    subwords = subwords or SubwordsConfig(size=400, lines=50)
-    cleaning = cleaning or CleaningConfig()
-    return prepare(corpus, cleaning, subwords, folder, cache=folder.parent / "cache", seed=seed, **options)
 
 
 def test_a_corpus_becomes_arrays_and_texts(corpus, tmp_path):
@@ -121,45 +88,6 @@ def test_tag_and_ends_of_sentences_do_not_count_as_subwords():
     assert not fits([4, 50, 51, 2], [60, 61, 62, 2], limit=2)
 
 
-def test_preparing_again_does_nothing(corpus, tmp_path, monkeypatch):
-    run(corpus, tmp_path / "data")
-    before = (tmp_path / "data" / "manifest.json").stat()
-    monkeypatch.setattr("rota.data.prepare.open_corpus", None)  # calling it would fail
-    assert run(corpus, tmp_path / "data").sizes == {"az": 30, "tr": 80}
-    assert (tmp_path / "data" / "manifest.json").stat() == before
-
-
-def test_a_touched_input_is_read_and_found_the_same(corpus, tmp_path):
-    run(corpus, tmp_path / "data")
-    os.utime(tmp_path / "text" / "train.az.az", ns=(1, 1))
-    run(corpus, tmp_path / "data")
-
-
-@pytest.mark.parametrize("content", ["other\n", None], ids=["of another size", "of the same size"])
-def test_a_changed_input_is_noticed_and_named(corpus, tmp_path, content):
-    run(corpus, tmp_path / "data")
-    path = tmp_path / "text" / "train.az.az"
-    path.write_text(content or path.read_text().swapcase())
-    os.utime(path, ns=(1, 1))
-    with pytest.raises(ValueError, match=r"train\.az\.az changed; use --again"):
-        run(corpus, tmp_path / "data")
-
-
-def test_data_outlive_their_input(corpus, tmp_path, caplog):
-    run(corpus, tmp_path / "data")
-    (tmp_path / "text" / "train.az.az").unlink()
-    assert run(corpus, tmp_path / "data").sizes["az"] == 30
-    assert "train.az.az is gone" in caplog.text
-
-
-def test_a_changed_setting_is_noticed_and_named(corpus, tmp_path):
-    run(corpus, tmp_path / "data")
-    with pytest.raises(ValueError, match=r"subwords\.size changed from 400 to 500; use --again"):
-        run(corpus, tmp_path / "data", subwords=SubwordsConfig(size=500, lines=50))
-    with pytest.raises(ValueError, match="seed changed from 1 to 2"):
-        run(corpus, tmp_path / "data", seed=2)
-
-
 def test_again_replaces_what_was_prepared_before(corpus, tmp_path):
     old = run(corpus, tmp_path / "data")
     new = run(corpus, tmp_path / "data", subwords=SubwordsConfig(size=300, lines=50), again=True)
@@ -200,13 +128,6 @@ def test_an_interruption_leaves_no_folder_behind(corpus, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run(corpus, tmp_path / "data", progress=interrupt)
     assert [path.name for path in tmp_path.iterdir()] == ["text"]
-
-
-def test_the_leftover_of_a_killed_preparation_is_removed(corpus, tmp_path):
-    (tmp_path / "data.partial").mkdir()
-    (tmp_path / "data.partial" / "train.source.tokens").write_bytes(b"half")
-    run(corpus, tmp_path / "data")
-    assert not (tmp_path / "data.partial").exists()
 
 
 def test_a_folder_with_other_things_is_left_alone(corpus, tmp_path):

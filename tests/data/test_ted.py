@@ -73,7 +73,7 @@ def test_a_second_opening_reads_the_archive_only_for_new_languages(tmp_path):
     first = ted_corpus(("az",), tmp_path / "cache", archive)["az"]["train"].files[0]
     stamp = first.stat().st_mtime_ns
     corpus = ted_corpus(("az", "pt"), tmp_path / "cache", archive)
-    assert corpus["az"]["train"].files == (first,)
+    assert corpus["az"]["train"].files == (first, archive)
     assert first.stat().st_mtime_ns == stamp
     assert list(corpus["pt"]["train"].read()) == PT
 

@@ -10,7 +10,9 @@ from pydantic import ValidationError
 from student_cases import batch_of, make_network, make_student, random_pairs, states_of
 from torch.nn.functional import cross_entropy
 
+from rota.settings import Duration
 from rota.student.config import LearningRate, Schedule, StudentConfig
+from rota.student.dropout import Noise
 from rota.student.nmt import NotFiniteError, build_student, find_device
 from rota.student.transformer import logits
 from rota.types import Student
@@ -260,3 +262,34 @@ def test_an_unknown_device_is_refused_with_the_remedy():
     assert find_device("cpu").type == "cpu"
     with pytest.raises(ValueError, match="device 'gpu' cannot be used here; write auto or cpu"):
         find_device("gpu")
+
+
+def test_word_dropout_hides_its_share_of_the_tokens_read():
+    noise = Noise(torch.Generator().manual_seed(1), states=0.0, attention=0.0, words=0.25)
+    read = noise.drop_words(torch.full((4096,), 7), unknown=3)
+    assert set(read.tolist()) == {3, 7}
+    assert (read == 3).float().mean().item() == pytest.approx(0.25, abs=0.03)
+
+
+def test_word_dropout_changes_what_is_read_but_not_what_is_to_be_said():
+    batches = [batch_of(random_pairs(*LENGTHS, seed=1))]
+    plain = make_student(dropout=0.0, attention_dropout=0.0)
+    deaf = make_student(dropout=0.0, attention_dropout=0.0, word_dropout=0.9)
+    assert plain.losses(batches).per_token == deaf.losses(batches).per_token
+    assert plain.update(batches) != deaf.update(batches)
+    for _ in range(30):  # a sentence it cannot read is still a sentence it can learn by heart
+        last = deaf.update(batches)
+    assert last < plain.losses(batches).per_token
+
+
+def test_a_linear_rate_falls_to_nothing_just_after_the_end():
+    # Ten steps of warm-up, then ninety steps down: step 55 is half way from 10 to 100, bar the one step after the end.
+    schedule = Schedule(peak=0.9, warmup=10, end=99)
+    assert [schedule(step) for step in (1, 10, 55, 99, 100)] == pytest.approx([0.09, 0.9, 0.45, 0.01, 0.0])
+    student = build_student(
+        StudentConfig(learning_rate=LearningRate(peak=0.9, decay="linear"), lr_warmup=Duration("10")),
+        vocabulary=10,
+        steps=99,
+        seed=1,
+    )
+    assert student.schedule == schedule

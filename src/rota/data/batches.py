@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rota.data.store import Sentences, Store
-from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Batch, FloatArray, IntArray, State
+from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Batch, IntArray, State
 
 # Sentences are sorted by length within windows of this many batches, which differ in every epoch.
 WINDOW = 64
@@ -70,11 +70,6 @@ class LanguageStream:
         return batch
 
     @property
-    def epoch(self) -> int:
-        """Epoch of the latest batch, from 0."""
-        return self._epoch
-
-    @property
     def batches_per_epoch(self) -> int:
         """Of the present epoch; others may differ where single sentences exceed the budget."""
         return len(self._current_order())
@@ -125,6 +120,8 @@ def epoch_order(sentences: Sentences, indices: IntArray, tokens: int, rng: np.ra
 def cut(lengths: IntArray, tokens: int) -> IntArray:
     """Bounds of consecutive batches with equal tokens, as close to the budget as a whole number of them allows.
 
+    Where the nearest number would make them more than a tenth larger than the budget (1.4 budgets as one batch), it is
+    one more (two of 0.7): the budget is what fits into memory. A sentence on the border may add its half to that.
     Equal, rather than full ones and a remainder: the student's update divides by the tokens of its batch, so a small
     last batch would count like a large one, and a low-resource language has few batches in an epoch.
     A sentence belongs to the batch in which its middle falls; one longer than the budget is alone.
@@ -132,6 +129,8 @@ def cut(lengths: IntArray, tokens: int) -> IntArray:
     ends = np.cumsum(lengths)
     total = int(ends[-1])
     batches = max(1, round(total / tokens))
+    if 10 * total > 11 * tokens * batches:
+        batches += 1
     batch = (2 * ends - lengths) * batches // (2 * total)
     return np.concatenate([[0], np.flatnonzero(np.diff(batch)) + 1, [len(lengths)]])
 
@@ -159,28 +158,3 @@ def _sort_in_windows(length: IntArray, window: int) -> IntArray:
 def _index_type(sentences: int) -> type[np.int32] | type[np.int64]:
     """Half the memory of an epoch of 20 million sentences."""
     return np.int32 if sentences < 2**31 - 1 else np.int64
-
-
-@dataclass(frozen=True)
-class FixedBatches:
-    """The same sentences in the same batches every time, sorted by length."""
-
-    batches: list[Batch]
-    order: IntArray  # order[k] is the place, in the indices given, of the k-th sentence of all batches
-
-    def restore(self, values: FloatArray) -> FloatArray:
-        """One value per sentence, from the order of the batches back to the order of the indices."""
-        restored = np.empty_like(values)
-        restored[self.order] = values
-        return restored
-
-
-def fixed_batches(sentences: Sentences, arm: Arm, indices: IntArray, tokens: int) -> FixedBatches:
-    """Batches of about ``tokens`` target tokens for measuring: no randomness, no state."""
-    if len(indices) == 0:
-        raise ValueError(f"arm {arm!r} has no sentences to measure; check its dev set")
-    target = sentences.target.lengths(indices)
-    order = np.argsort(_length(target, sentences.source.lengths(indices)), kind="stable")
-    bounds = cut(target[order], tokens)
-    parts = np.split(indices[order], bounds[1:-1])
-    return FixedBatches([sentences.batch(arm, part) for part in parts], order)

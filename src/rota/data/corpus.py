@@ -61,7 +61,8 @@ class CorpusConfig(Settings):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        _check_languages(self.languages, self.target)
+        for languages in self._named_languages():
+            _check_languages(languages, self.target)
         given = [split for split in SPLITS if getattr(self, split) is not None]
         if self.corpus == "files" and len(given) < len(SPLITS):
             missing = next(split for split in SPLITS if split not in given)
@@ -70,10 +71,20 @@ class CorpusConfig(Settings):
             raise ValueError(f"{given[0]!r} is for corpus: files; remove it, or the line corpus: {self.corpus}")
         if self.corpus != "ted8" and self.path is not None:
             raise ValueError(f"'path' is for corpus: ted8; the corpus {self.corpus!r} does not use it")
-        if self.low_resource is not None and self.languages:
+        known = next(filter(None, self._named_languages()), ())
+        if known and self.low_resource is not None:
             for language in self.low_resource:
-                check_known(language, self.languages, "low-resource language")
+                check_known(language, known, "low-resource language")
         return self
+
+    def _named_languages(self) -> Iterator[tuple[str, ...]]:
+        """The languages of each list or mapping that names some; the first one decides which the corpus has."""
+        yield self.languages
+        if self.corpus == "synthetic":
+            yield tuple(chain.from_iterable(self.synthetic.tree().values()))
+        for patterns in (self.train, self.dev, self.test):
+            if isinstance(patterns, dict):
+                yield tuple(patterns)
 
 
 def _check_languages(languages: tuple[str, ...], target: str) -> None:

@@ -40,18 +40,21 @@ class InputFile(StoredFile):
     """A file the data were made from, as it was then."""
 
     modified: int  # nanoseconds since 1970
+    place: str = ""  # where it lay, all links followed; empty if that was not recorded
 
     @classmethod
     def of(cls, path: Path) -> InputFile:
         status = path.stat()
-        return cls(bytes=status.st_size, sha256=sha256_of(path), modified=status.st_mtime_ns)
+        place = str(path.resolve())
+        return cls(bytes=status.st_size, sha256=sha256_of(path), modified=status.st_mtime_ns, place=place)
 
     def is_still(self, path: Path) -> bool:
-        """Whether the file has the same content; read only if its size is the same and its date is not."""
+        """Whether the file has the same content; read only if its size is the same, and its date or place is not."""
         status = path.stat()
         if status.st_size != self.bytes:
             return False
-        return status.st_mtime_ns == self.modified or sha256_of(path) == self.sha256
+        untouched = status.st_mtime_ns == self.modified and str(path.resolve()) == self.place
+        return untouched or sha256_of(path) == self.sha256
 
 
 class Manifest(Settings):
@@ -65,7 +68,7 @@ class Manifest(Settings):
     splits: dict[Split, dict[Arm, Extent]]
     cleaning: Counts
     settings: dict[str, Any]
-    inputs: dict[str, InputFile]  # by absolute path
+    inputs: dict[str, InputFile]  # by the path that the config names, or that of the cache
     files: dict[str, StoredFile]  # by path inside the folder
 
     @property

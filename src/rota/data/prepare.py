@@ -14,6 +14,7 @@ import numpy as np
 
 from rota.data.cleaning import KEPT, TOO_LONG, Cleaner, CleaningConfig
 from rota.data.corpus import SPLITS, Corpus, CorpusConfig, Pair, Split, read_lines
+from rota.data.lock import alone_in
 from rota.data.manifest import MANIFEST, Counts, InputFile, Manifest
 from rota.data.sources import low_resource, open_corpus
 from rota.data.store import SUBWORDS, Store, StoreWriter, text_names
@@ -58,21 +59,33 @@ def prepare(
 
     A folder that was prepared from the same settings and inputs is opened as it is; if something changed, that is an
     error unless ``again`` says to replace the folder. ``cache`` is where named corpora keep what they fetched.
+    Of several processes that prepare the same folder, one does and the others wait for it.
     """
     recipe = Recipe(corpus, cleaning, subwords, seed)
-    if (folder / MANIFEST).is_file() and not again:
+    if _is_prepared(folder) and not again:
         return _open_unchanged(folder, recipe)
+    with alone_in(folder):
+        if _is_prepared(folder) and not again:  # by the process that we waited for
+            return _open_unchanged(folder, recipe)
+        _prepare(recipe, folder, cache, progress or _silent)
+    return Store.open(folder)
+
+
+def _is_prepared(folder: Path) -> bool:
+    return (folder / MANIFEST).is_file()
+
+
+def _prepare(recipe: Recipe, folder: Path, cache: Path, progress: Progress) -> None:
     _require_replaceable(folder)
-    partial = folder.with_name(folder.name + ".partial")
+    partial = _beside(folder, "partial")
     _remove(partial)  # a preparation that was killed may have left it
-    partial.mkdir(parents=True)
+    partial.mkdir()
     try:
-        _Preparation(recipe, open_corpus(corpus, cache), partial, progress or _silent).run()
+        _Preparation(recipe, open_corpus(recipe.corpus, cache), partial, progress).run()
         _move(partial, folder)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
-    return Store.open(folder)
 
 
 def _open_unchanged(folder: Path, recipe: Recipe) -> Store:
@@ -100,30 +113,37 @@ def _leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
 
 
 def _changed_input(inputs: Mapping[str, InputFile]) -> str | None:
-    for name, recorded in inputs.items():
-        if not Path(name).is_file():
-            # Prepared data stand on their own: they may be moved to where the text is not.
-            logger.warning("%s is gone: cannot tell whether it changed since the data were prepared", name)
-        elif not recorded.is_still(Path(name)):
+    """Of the files that the config names, which are those it named then, for no setting changed."""
+    gone = [name for name in inputs if not Path(name).is_file()]
+    if gone:
+        # Prepared data stand on their own: they may be moved to where the text is not.
+        others = f" (so are {len(gone) - 1} other files)" if len(gone) > 1 else ""
+        logger.warning("%s is gone%s: cannot tell whether it changed since the data were prepared", gone[0], others)
+    for name in (name for name in inputs if name not in gone):
+        if not inputs[name].is_still(Path(name)):
             return f"the content of {name} changed"
     return None
 
 
 def _require_replaceable(folder: Path) -> None:
     """Only prepared data, or nothing, may be replaced: a mistyped path must not cost anybody their files."""
-    if not folder.exists() or (folder / MANIFEST).is_file():
+    if not folder.exists() or _is_prepared(folder):
         return
     if not folder.is_dir() or any(folder.iterdir()):
         raise ConfigError(f"{folder} exists and is no prepared data; choose another folder, or remove it yourself")
 
 
 def _move(partial: Path, folder: Path) -> None:
-    replaced = folder.with_name(folder.name + ".replaced")
+    replaced = _beside(folder, "replaced")
     _remove(replaced)
     if folder.exists():
         folder.rename(replaced)
     partial.rename(folder)
     _remove(replaced)
+
+
+def _beside(folder: Path, what: str) -> Path:
+    return folder.with_name(f".{folder.name}.{what}")
 
 
 def _remove(folder: Path) -> None:
@@ -165,7 +185,7 @@ class _Preparation:
     def _inputs(self) -> dict[str, InputFile]:
         """Taken before anything is read: a file that changes meanwhile counts as changed."""
         texts = (text for splits in self._corpus.values() for text in splits.values())
-        files = dict.fromkeys(path.resolve() for text in texts for path in text.files)
+        files = dict.fromkeys(path for text in texts for path in text.files)
         return {str(path): InputFile.of(path) for path in files}
 
     def _report(self, stage: str, steps: Iterator[int], total: int | None) -> None:

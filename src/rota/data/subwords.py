@@ -83,10 +83,6 @@ class Subwords:
             raise ValueError(f"{path} is damaged ({error}); prepare the data again") from None
 
     @property
-    def languages(self) -> tuple[Arm, ...]:
-        return tuple(self._tags)
-
-    @property
     def vocabulary(self) -> int:
         """Number of ids, symbols and tags included."""
         return int(self._tokenizer.get_vocab_size())

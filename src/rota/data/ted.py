@@ -64,11 +64,12 @@ def ted_corpus(
     if missing:
         logger.info("reading %s from %s", ", ".join(missing), source)
         _extract(source, missing, target, folder)
-    return {arm: {split: _cached(file) for split, file in files.items()} for arm, files in names.items()}
+    given = () if path is None else _files_of(path)  # a fetched archive is held to its checksum instead
+    return {arm: {split: _cached(file, given) for split, file in files.items()} for arm, files in names.items()}
 
 
-def _cached(file: Path) -> ParallelText:
-    return ParallelText(f"ted8 {file.name}", (file,), lambda: not_empty(read_tsv(file), (file,)))
+def _cached(file: Path, given: tuple[Path, ...]) -> ParallelText:
+    return ParallelText(f"ted8 {file.name}", (file, *given), lambda: not_empty(read_tsv(file), (file,)))
 
 
 def fetch(cache: Path, url: str = URL, progress: Progress | None = None) -> Path:
@@ -103,9 +104,13 @@ def _local(path: Path) -> Path:
 
 
 def _fingerprint(source: Path) -> str:
-    files = [source / name for name in TABLES] if source.is_dir() else [source]
+    files = _files_of(source)
     facts = [FORMAT, *((str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files)]
     return blake2b(repr(facts).encode(), digest_size=6).hexdigest()
+
+
+def _files_of(source: Path) -> tuple[Path, ...]:
+    return tuple(source / name for name in TABLES) if source.is_dir() else (source,)
 
 
 def _extract(source: Path, languages: Sequence[Arm], target: str, folder: Path) -> None:

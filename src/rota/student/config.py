@@ -24,6 +24,7 @@ class LearningRate(Settings):
 
     scale: float | None = Field(default=None, gt=0)
     peak: float | None = Field(default=None, gt=0)
+    decay: Literal["inverse-sqrt", "linear"] = "inverse-sqrt"  # linear: to 0 at the end of the run, for short runs
 
     @model_validator(mode="after")
     def _one_of_two(self) -> LearningRate:
@@ -45,6 +46,9 @@ class StudentConfig(Settings):
     tie_embeddings: bool = True
     dropout: float = Field(default=0.3, ge=0, lt=1)
     attention_dropout: float | None = Field(default=None, ge=0, lt=1)  # None: as dropout
+    word_dropout: float = Field(
+        default=0.0, ge=0, lt=1
+    )  # tokens read as unknown; not in the paper, helps small corpora
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     learning_rate: LearningRate = LearningRate(scale=10)
     lr_warmup: DurationField = Duration("16k")  # 0: the first step already has the highest rate
@@ -77,16 +81,24 @@ class StudentConfig(Settings):
 
 @dataclass(frozen=True)
 class Schedule:
-    """A rate that rises linearly to ``peak`` at step ``warmup`` and falls with the inverse square root of the step."""
+    """A rate that rises linearly to ``peak`` at step ``warmup`` and then falls.
+
+    It falls with the inverse square root of the step, or, if ``end`` is given, linearly to 0 just after step ``end``.
+    """
 
     peak: float
     warmup: int  # 0 and 1 mean the same: the first step has the highest rate
+    end: int | None = None
 
     @classmethod
-    def from_scale(cls, scale: float, *, width: int, warmup: int) -> Schedule:
-        return cls(peak=scale * (width * max(warmup, 1)) ** -0.5, warmup=warmup)
+    def from_scale(cls, scale: float, *, width: int, warmup: int, end: int | None = None) -> Schedule:
+        return cls(peak=scale * (width * max(warmup, 1)) ** -0.5, warmup=warmup, end=end)
 
     def __call__(self, step: int) -> float:
         """The learning rate of the given update; the first one is 1."""
         warmup = max(self.warmup, 1)
-        return self.peak * min(step / warmup, math.sqrt(warmup / step))
+        if step <= warmup:
+            return self.peak * step / warmup
+        if self.end is None:
+            return self.peak * math.sqrt(warmup / step)
+        return self.peak * max(0.0, (self.end + 1 - step) / (self.end + 1 - warmup))

@@ -24,6 +24,12 @@ class Noise:
     generator: torch.Generator
     states: float  # of embeddings, of what attention and feed-forward add, and inside the feed-forward
     attention: float  # of the attention weights
+    words: float = 0.0  # of the tokens that the network reads, on both sides
+
+    def drop_words(self, ids: Tensor, unknown: int) -> Tensor:
+        """Tokens of which some are replaced by ``unknown``: the network learns to do without them."""
+        threshold = _threshold(self.words)
+        return ids if threshold == 0 else torch.where(_kept(ids, threshold, self.generator).bool(), ids, unknown)
 
     def drop_states(self, states: Tensor) -> Tensor:
         return _drop(states, self.states, self.generator)

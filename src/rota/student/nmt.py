@@ -14,7 +14,7 @@ from rota.student.attention import Layout
 from rota.student.config import Schedule, StudentConfig
 from rota.student.dropout import Noise
 from rota.student.loss import smoothed_loss, token_losses
-from rota.student.transformer import Transformer
+from rota.student.transformer import UNK, Transformer
 from rota.types import Batch, FloatArray, IntArray, SentenceLosses, State
 
 EVALUATION_TOKENS: Final = 1_000
@@ -33,11 +33,12 @@ def build_student(config: StudentConfig, *, vocabulary: int, steps: int, seed: i
     shape = config.shape(vocabulary)
     warmup = config.lr_warmup.steps(steps)
     rate = config.learning_rate
+    end = steps if rate.decay == "linear" else None
     if rate.peak is not None:
-        schedule = Schedule(rate.peak, warmup)
+        schedule = Schedule(rate.peak, warmup, end)
     else:
         assert rate.scale is not None
-        schedule = Schedule.from_scale(rate.scale, width=shape.width, warmup=warmup)
+        schedule = Schedule.from_scale(rate.scale, width=shape.width, warmup=warmup, end=end)
     network = Transformer(shape, torch.Generator().manual_seed(_mixed_seed(seed, 0, 0)))
     return NMT(
         network.to(find_device(config.device)),
@@ -45,6 +46,7 @@ def build_student(config: StudentConfig, *, vocabulary: int, steps: int, seed: i
         schedule=schedule,
         dropout=config.dropout,
         attention_dropout=config.dropout if config.attention_dropout is None else config.attention_dropout,
+        word_dropout=config.word_dropout,
         label_smoothing=config.label_smoothing,
         betas=config.betas,
         clip_norm=config.clip_norm,
@@ -75,6 +77,7 @@ class NMT:
         schedule: Schedule,
         dropout: float = 0.3,
         attention_dropout: float = 0.3,
+        word_dropout: float = 0.0,
         label_smoothing: float = 0.1,
         betas: tuple[float, float] = (0.9, 0.998),
         clip_norm: float = 5.0,
@@ -83,7 +86,7 @@ class NMT:
         self.network = network
         self.step = 0
         self.schedule, self.clip_norm, self.label_smoothing = schedule, clip_norm, label_smoothing
-        self._dropout, self._attention_dropout = dropout, attention_dropout
+        self._dropout, self._attention_dropout, self._word_dropout = dropout, attention_dropout, word_dropout
         self._seed, self._bf16 = seed, bf16
         # OpenNMT-py's epsilon.
         self._optimiser = torch.optim.Adam(network.parameters(), lr=0.0, betas=betas, eps=1e-9, fused=True)
@@ -164,15 +167,17 @@ class NMT:
         source_layout, target_layout = (
             Layout(lengths, heads, device) for lengths in (batch.source_lengths, batch.target_lengths)
         )
-        return self.network(source_N, source_layout, target_N, target_layout, noise), target_N
+        read = (source_N, target_N) if noise is None else (noise.drop_words(ids, UNK) for ids in (source_N, target_N))
+        read_source_N, read_target_N = read
+        return self.network(read_source_N, source_layout, read_target_N, target_layout, noise), target_N
 
     def _noise(self, number: int) -> Noise | None:
         """Dropout of a micro-batch: a function of seed, step and its number alone, so a resumed run needs no state."""
-        if self._dropout == 0 and self._attention_dropout == 0:
+        if self._dropout == 0 and self._attention_dropout == 0 and self._word_dropout == 0:
             return None
         generator = torch.Generator(self.network.device)
         generator.manual_seed(_mixed_seed(self._seed, self.step + 1, number))
-        return Noise(generator, self._dropout, self._attention_dropout)
+        return Noise(generator, self._dropout, self._attention_dropout, self._word_dropout)
 
     def _clip(self, loss: float) -> None:
         gradients = [parameter.grad for parameter in self.network.parameters() if parameter.grad is not None]
