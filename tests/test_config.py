@@ -102,3 +102,15 @@ def test_a_file_that_is_not_utf8_is_named(tmp_path):
     path.write_bytes("name: Bahçe".encode("latin-1"))
     with pytest.raises(ConfigError, match=r"latin\.yaml: byte 9 is not UTF-8"):
         load_config(path)
+
+
+def test_a_group_of_languages_that_does_not_exist_is_named_as_the_user_wrote_it():
+    with pytest.raises(ConfigError) as error:
+        parse_config({**SYNTHETIC, "teacher": {"name": "two-phase", "first": {"name": "uniform", "languages": "zz"}}})
+    expected = "'all', 'high-resource' or 'low-resource', or a list"
+    assert str(error.value) == f"config: teacher.first.languages: 'zz' is not understood; it should be {expected}"
+
+
+def test_a_teacher_without_a_name_is_incomplete():
+    with pytest.raises(ConfigError, match=r"config: 'teacher\.name' is missing"):
+        parse_config({**SYNTHETIC, "teacher": {"decide_every": 5}})

@@ -1,5 +1,7 @@
+from typing import Literal
+
 import pytest
-from pydantic import ValidationError
+from pydantic import ValidationError, model_validator
 
 from rota.settings import Count, Duration, DurationField, Settings, explain, parse_count
 
@@ -11,6 +13,15 @@ class Inner(Settings):
 class Outer(Settings):
     steps: Count = 100
     inner: Inner = Inner()
+    languages: Literal["all", "none"] | tuple[str, ...] = "all"
+    texts: str | dict[str, str | tuple[str, ...]] | None = None
+    shares: dict[str, float] | None = None
+
+    @model_validator(mode="after")
+    def _check(self):
+        if self.steps == 13:
+            raise ValueError("steps 13 is unlucky; take 12")
+        return self
 
 
 def mistake(values):
@@ -58,3 +69,29 @@ def test_an_unknown_key_names_the_nearest_one():
 
 def test_a_wrong_value_is_named_with_its_place():
     assert mistake({"steps": "soon"}) == "steps: 'soon' is no count; write for example 500, 16k or 1.5M"
+
+
+def test_a_value_of_none_of_the_allowed_forms_is_named_with_all_of_them():
+    assert mistake({"languages": "zz"}) == "languages: 'zz' is not understood; it should be 'all' or 'none', or a list"
+    assert mistake({"texts": 5}) == "texts: 5 is not understood; it should be a valid string, or a mapping"
+    assert mistake({"texts": {"az": 5}}) == "texts.az: 5 is not understood; it should be a valid string, or a list"
+
+
+def test_a_mistake_inside_an_allowed_form_is_named_with_its_place():
+    assert mistake({"languages": ["az", 1]}) == "languages.1: Input should be a valid string (it is 1)"
+    assert mistake({"texts": {"az": ["a", 5]}}) == "texts.az.1: Input should be a valid string (it is 5)"
+
+
+def test_a_key_that_is_no_text_is_named():
+    assert mistake({"texts": {1: "a"}}) == "texts.1: Input should be a valid string (it is 1)"
+    assert mistake({"shares": {1: 1}}) == "shares.1: Input should be a valid string (it is 1)"
+
+
+def test_a_message_about_all_settings_does_not_repeat_them():
+    assert mistake({"steps": 13}) == "steps 13 is unlucky; take 12"
+    assert mistake({"inner": 5}) == "inner: Input should be a mapping (it is 5)"
+
+
+def test_the_pieces_of_a_mapping_may_be_called_like_types():
+    message = "shares.str: Input should be a valid number, unable to parse string as a number (it is 'x')"
+    assert mistake({"shares": {"str": "x"}}) == message

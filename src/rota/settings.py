@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, PlainValidator, ValidationError
@@ -112,14 +112,15 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
         known = [name.strip("' ") for name in context["expected_tags"].split(",")]
         return f"{place}: unknown {context['discriminator']} {context['tag']!r}{_nearest(context['tag'], known)}"
     if first["type"] == "union_tag_not_found":
-        return f"{place}.{first['ctx']['discriminator'].strip(chr(39))!r} is missing"
+        key = first["ctx"]["discriminator"].strip("'")
+        return f"'{place}.{key}' is missing"
     if others:
         allowed = ", or ".join(_plain(found["msg"]).removeprefix("Input should be ") for found in (first, *others))
         return f"{place}: {_short(first['input'])} is not understood; it should be {allowed}"
     message = _plain(first["msg"])
-    # The message about a whole mapping is our own and names what matters of it.
-    told = isinstance(first["input"], Mapping) or repr(first["input"]) in message
-    value = "" if told else f" (it is {_short(first['input'])})"
+    # A component's own message about all its settings names those that matter.
+    own = first["type"] == "value_error" and isinstance(first["input"], Mapping)
+    value = "" if own or repr(first["input"]) in message else f" (it is {_short(first['input'])})"
     return f"{place}: {message}{value}" if place else message
 
 
@@ -132,7 +133,8 @@ def _same_mistake(errors: list[ErrorDetails], model: type[BaseModel]) -> list[Er
     if unknown:
         return unknown[:1]  # often the cause of the others
     places = [_owner(model, found["loc"])[1] for found in errors]
-    near = max((place for place in places if f"{place}.".startswith(f"{places[0]}.")), key=lambda place: place.count("."))
+    inside = [place for place in places if f"{place}.".startswith(f"{places[0]}.")]
+    near = max(inside, key=lambda place: place.count("."))
     return [found for found, place in zip(errors, places, strict=True) if place == near]
 
 
@@ -192,7 +194,9 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _has_union(annotation: Any) -> bool:
-    return get_origin(annotation) in (Union, UnionType) or any(map(_has_union, get_args(annotation)))
+    arguments = get_args(annotation)
+    own = get_origin(annotation) in (Union, UnionType) and len(set(arguments) - {NoneType}) > 1
+    return own or any(map(_has_union, arguments))
 
 
 def _nearest(key: str, known: list[str]) -> str:

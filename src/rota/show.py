@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from rota.data.store import Store
 from rota.evaluation.evaluate import Evaluation
@@ -41,12 +42,12 @@ def progress_bar() -> Iterator[Callable[[str, int, int | None], None]]:
             bars.update(task.id, total=task.completed or 1, completed=task.completed or 1)
 
 
-def data_table(store: Store) -> Table:
+def data_table(store: Store) -> Group:
     """Pairs of each language: kept for train, dev and test, and dropped from train by reason."""
     counts = store.manifest.cleaning
     reasons = sorted({reason for splits in counts.values() for reason in splits["train"]} - {"kept"})
     shown = [reason for reason in reasons if any(splits["train"].get(reason) for splits in counts.values())]
-    table = _table(f"{store.folder}: {store.manifest.vocabulary:,} subwords")
+    table = _table()
     for name in ("language", "train", "dev", "test"):
         table.add_column(name, justify="left" if name == "language" else "right")
     for reason in shown:
@@ -55,13 +56,13 @@ def data_table(store: Store) -> Table:
         kept = [f"{splits[split]['kept']:,}" for split in ("train", "dev", "test")]
         low = " (low)" if arm in store.low_resource else ""
         table.add_row(arm + low, *kept, *(f"{splits['train'].get(reason, 0):,}" for reason in shown))
-    return table
+    return _titled(f"{store.folder}: {store.manifest.vocabulary:,} subwords", table)
 
 
-def score_table(evaluation: Evaluation, title: str) -> Table:
+def score_table(evaluation: Evaluation, title: str) -> Group:
     """BLEU and chrF by language, then the averages."""
     metrics = [found.metric for found in next(iter(evaluation.scores.values()))]
-    table = _table(title)
+    table = _table()
     table.add_column("language")
     for metric in metrics:
         table.add_column({"bleu": "BLEU", "chrf": "chrF"}.get(metric, metric), justify="right")
@@ -71,7 +72,7 @@ def score_table(evaluation: Evaluation, title: str) -> Table:
     table.add_section()
     for group in evaluation.averages(metrics[0]):
         table.add_row(group, *(f"{evaluation.averages(metric)[group]:.1f}" for metric in metrics), style="bold")
-    return table
+    return _titled(title, table)
 
 
 def signatures(evaluation: Evaluation) -> str:
@@ -79,32 +80,32 @@ def signatures(evaluation: Evaluation) -> str:
     return "\n".join(f"{found.metric}: {found.signature}" for found in first)
 
 
-def sample_table(samples: Sequence[Mapping[str, str]]) -> Table:
+def sample_table(samples: Sequence[Mapping[str, str]]) -> Group:
     """Source, translation and reference of a few sentences."""
-    table = _table("samples")
+    table = _table()
     for name in ("language", "source", "translation", "reference"):
         table.add_column(name, overflow="fold", style="dim" if name == "reference" else "")
     for sample in samples:
         table.add_row(*(sample[name] for name in ("language", "source", "translation", "reference")))
-    return table
+    return _titled("samples", table)
 
 
-def teacher_table(name: str, config: type[TeacherConfig]) -> Table:
+def teacher_table(name: str, config: type[TeacherConfig]) -> Group:
     """What a teacher does, and its parameters with defaults."""
-    table = _table(f"{name}: {(config.__doc__ or '').strip()}")
+    table = _table()
     for column in ("parameter", "default", "meaning"):
         table.add_column(column, style="cyan" if column == "parameter" else "")
     for parameter, field in config.model_fields.items():
         if parameter != "name":
             default = "(required)" if field.is_required() else str(field.default)
             table.add_row(f"  {parameter}", default, field.description or "")
-    return table
+    return _titled(f"{name}: {(config.__doc__ or '').strip()}", table)
 
 
-def simulation_table(results: Mapping[str, SimulationResult], title: str) -> Table:
+def simulation_table(results: Mapping[str, SimulationResult], title: str) -> Group:
     """Final loss and share of the updates by language, one column for each teacher, the best one first."""
     ranked = dict(sorted(results.items(), key=lambda item: item[1].macro_loss))
-    table = _table(title)
+    table = _table()
     table.add_column("loss (share)")
     for name in ranked:
         table.add_column(name, justify="right")
@@ -113,19 +114,26 @@ def simulation_table(results: Mapping[str, SimulationResult], title: str) -> Tab
         table.add_row(arm, *cells)
     table.add_section()
     table.add_row("mean", *(f"{result.macro_loss:.4f}       " for result in ranked.values()), style="bold")
-    return table
+    return _titled(title, table)
 
 
-def policy_table(probe: PolicyProbe) -> Table:
+def policy_table(probe: PolicyProbe) -> Group:
     """Row: the language whose losses were amplified; columns: softmax of the Q value of each choice."""
-    table = _table(f"Q network ({probe.network}) at step {probe.step}, losses of one language x {probe.factor:g}")
+    table = _table()
     table.add_column("amplified")
     for arm in probe.languages:
         table.add_column(arm, justify="right")
     for arm, row in zip(probe.languages, probe.matrix, strict=True):
         table.add_row(arm, *(f"{value:.3f}" for value in row))
-    return table
+    return _titled(
+        f"Q network ({probe.network}) at step {probe.step}, losses of one language x {probe.factor:g}", table
+    )
 
 
-def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2), show_edge=False)
+def _table() -> Table:
+    return Table(box=None, padding=(0, 2), show_edge=False)
+
+
+def _titled(title: str, table: Table) -> Group:
+    """A title of its own width: that of a table is squeezed into the width of its columns."""
+    return Group(Text(title, style="bold"), table)

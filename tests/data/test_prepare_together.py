@@ -3,11 +3,14 @@
 import errno
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 from small_corpus import run
 
+from rota.data.lock import alone_in
 from rota.data.store import Store
 
 PREPARE = """
@@ -67,6 +70,27 @@ def test_a_killed_preparation_neither_blocks_the_next_nor_leaves_anything(corpus
     run(corpus, tmp_path / "data").check()
     assert not caplog.records
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "text"]
+
+
+def test_who_has_waited_holds_a_lock_that_others_can_see(tmp_path, caplog):
+    inside, leave = threading.Event(), threading.Event()
+
+    def wait_and_stay():
+        with alone_in(tmp_path / "data"):
+            inside.set()
+            leave.wait(timeout=60)
+
+    second = threading.Thread(target=wait_and_stay)
+    with alone_in(tmp_path / "data"):
+        second.start()
+        while "waiting for it" not in caplog.text:
+            time.sleep(0.01)
+        assert not inside.is_set()
+    assert inside.wait(timeout=60)
+    assert (tmp_path / ".data.lock").exists()  # not the file that the first has just removed
+    leave.set()
+    second.join()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_system_without_locks_is_named(corpus, tmp_path, monkeypatch):

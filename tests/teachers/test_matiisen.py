@@ -78,3 +78,11 @@ def test_the_config_builds_the_algorithm_it_names(algorithm, kind):
     teacher = config.build(CLASSROOM, rng())
     assert type(teacher) is kind
     assert teacher.window == 7
+
+
+@pytest.mark.parametrize("algorithm", ["naive", "window"])
+@pytest.mark.parametrize(("name", "value"), [("first_reward", "skip"), ("reward_scale", "z-score")])
+def test_algorithms_without_rewards_refuse_their_settings(algorithm, name, value):
+    with pytest.raises(ValueError, match=f"{name} is '{value}', but algorithm '{algorithm}' .*; remove it"):
+        TSCLConfig(algorithm=algorithm, **{name: value})
+    assert getattr(TSCLConfig(algorithm="sampling", **{name: value}), name) == value

@@ -86,6 +86,19 @@ def test_the_two_phase_config_starts_with_the_high_resource_languages():
     assert set(arms(teacher, range(500, 1000))) == {"az", "be", "tr"}
 
 
+@pytest.mark.parametrize(("name", "value"), [("warmup", "1k"), ("decide_every", 5), ("observe_every", 5)])
+@pytest.mark.parametrize("place", ["first", "second"])
+def test_a_phase_has_no_pace_of_its_own(place, name, value):
+    with pytest.raises(ValidationError, match=f"'{place}' has '{name}', .* on the two-phase teacher itself"):
+        config({"name": "two-phase", place: {"name": "uniform", name: value}})
+    assert config({"name": "two-phase", place: "uniform", name: value}).name == "two-phase"
+
+
+def test_a_resolved_two_phase_config_reads_back_as_itself():
+    resolved = config({"name": "two-phase", "decide_every": 5})
+    assert config(resolved.model_dump(mode="json")) == resolved
+
+
 def test_fixed_shares_must_name_languages_of_the_corpus():
     with pytest.raises(ValueError, match="unknown language 'xx'; the corpus has az, be, tr"):
         build_teacher(config({"name": "fixed", "shares": {"xx": 1}}), CLASSROOM, rng())

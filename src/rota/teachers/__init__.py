@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from pydantic import BeforeValidator, Field
@@ -24,6 +24,7 @@ from rota.teachers.static import (
     TwoPhaseConfig,
     Uniform,
     UniformConfig,
+    named,
 )
 from rota.teachers.tscl import TSCL, TSCLConfig
 from rota.teachers.visits import FirstVisits
@@ -42,11 +43,6 @@ TEACHERS: dict[str, type[TeacherConfig]] = {
 }
 
 
-def _named(value: Any) -> Any:
-    """``teacher: uniform`` is short for ``teacher: {name: uniform}``."""
-    return {"name": value} if isinstance(value, str) else value
-
-
 AnyTeacherConfig = Annotated[
     UniformConfig
     | ProportionalConfig
@@ -57,7 +53,7 @@ AnyTeacherConfig = Annotated[
     | TSCLConfig
     | DQNConfig,
     Field(discriminator="name"),
-    BeforeValidator(_named),
+    BeforeValidator(named),
 ]
 """What a config may say under ``teacher``; a test holds it equal to ``TEACHERS``."""
 

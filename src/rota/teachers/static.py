@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from rota.settings import Duration, DurationField
 from rota.teachers.base import Classroom, Languages, TeacherConfig
@@ -168,7 +168,8 @@ class MixedConfig(TeacherConfig):
         return (MIXED_HIGH_RESOURCE,)
 
 
-def _named(value: Any) -> Any:
+def named(value: Any) -> Any:
+    """``teacher: uniform`` is short for ``teacher: {name: uniform}``."""
     return {"name": value} if isinstance(value, str) else value
 
 
@@ -181,13 +182,23 @@ class TwoPhaseConfig(TeacherConfig):
     """One static schedule, then another: by default the high-resource languages first."""
 
     name: Literal["two-phase"] = "two-phase"
-    first: Annotated[Phase, BeforeValidator(_named)] = Field(
+    first: Annotated[Phase, BeforeValidator(named)] = Field(
         ProportionalConfig(languages="high-resource"), description="the schedule until the switch"
     )
-    second: Annotated[Phase, BeforeValidator(_named)] = Field(
+    second: Annotated[Phase, BeforeValidator(named)] = Field(
         TemperatureConfig(), description="the schedule from the switch on"
     )
     switch: DurationField = Field(Duration("50%"), description="the step at which the second one takes over")
+
+    @model_validator(mode="after")
+    def _check_phases(self) -> Self:
+        """When to choose, to observe and to warm up is one matter for both."""
+        for place, phase in (("first", self.first), ("second", self.second)):
+            for name, field in TeacherConfig.model_fields.items():
+                if getattr(phase, name) != field.default:
+                    remedy = f"set {name!r} on the two-phase teacher itself"
+                    raise ValueError(f"{place!r} has {name!r}, which a phase does not use; {remedy}")
+        return self
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> TwoPhase:
         first, second = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, Self, Unpack
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -99,6 +99,15 @@ class TSCLConfig(TeacherConfig):
     @classmethod
     def _fill_in(cls, values: Any) -> Any:
         return fill_in(values, RELEASED, inform={"paper": "all", "released": "all"})
+
+    @model_validator(mode="after")
+    def _check_rewards(self) -> Self:
+        for name in ("first_reward", "reward_scale"):
+            value = getattr(self, name)
+            if self.algorithm in ("naive", "window") and value != type(self).model_fields[name].default:
+                why = f"algorithm {self.algorithm!r} fits slopes to losses and has no rewards"
+                raise ValueError(f"{name} is {value!r}, but {why}; remove it, or use online or sampling")
+        return self
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Teacher:
         teacher = self._bandit(classroom.arms, rng)

@@ -69,8 +69,8 @@ class Display:
     def render(self) -> Group:
         head = Table.grid(padding=(0, 2))
         bar = ProgressBar(total=self.steps, completed=self.step, width=40)
-        head.add_row(Text(self.title, style="bold"), bar, f"{self.step:,}/{self.steps:,}", self._summary())
-        return Group(head, self._languages(), Text(self.note, style="dim"))
+        head.add_row(Text(self.title, style="bold"), bar, f"{self.step:,}/{self.steps:,}")
+        return Group(head, Text(self._summary()), self._languages(), Text(self.note, style="dim"))
 
     def _summary(self) -> str:
         if len(self._recent) < 2:
