@@ -17,13 +17,23 @@ CORPORA: dict[str, dict[str, Any]] = {
     # Tuned on the uniform schedule for 2 cores.
     "catalogues": {
         "data": {"corpus": "catalogues", "subwords": {"size": "4k"}},
-        "student": {"preset": "tiny", "dropout": 0.2, "learning_rate": {"peak": 0.003}, "lr_warmup": "15%"},
-        "training": {"steps": 1500, "tokens": 1500, "checkpoint_every": "10%", "validate_every": "5%"},
+        "student": {
+            "preset": "tiny",
+            "dropout": 0.1,
+            "learning_rate": {"peak": 0.004, "decay": "linear"},
+            "lr_warmup": "15%",
+        },
+        "training": {"steps": 1700, "tokens": 1000, "checkpoint_every": "10%", "validate_every": "5%"},
     },
     "synthetic": {
         "data": {"corpus": "synthetic", "subwords": {"size": "1k"}},
-        "student": {"preset": "tiny", "dropout": 0.1, "learning_rate": {"peak": 0.003}, "lr_warmup": "10%"},
-        "training": {"steps": 800, "tokens": 1000, "checkpoint_every": "10%", "validate_every": "5%"},
+        "student": {
+            "preset": "tiny",
+            "dropout": 0.1,
+            "learning_rate": {"peak": 0.003, "decay": "linear"},
+            "lr_warmup": "10%",
+        },
+        "training": {"steps": 1000, "tokens": 700, "checkpoint_every": "10%", "validate_every": "5%"},
     },
 }
 
