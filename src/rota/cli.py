@@ -76,11 +76,12 @@ def train(
 
     Example: rota train my.yaml --set teacher=proportional --run runs/proportional
     """
+    from rota import show
     from rota.runner import train_with_display
 
     settings = _load(config, set_)
     options = [part for override in set_ or [] for part in ("--set", override)] + (["--run", str(run)] if run else [])
-    again = shlex.join(["rota", "train", str(config), *options])
+    again = shlex.join([show.program(), "train", str(config), *options])
     train_with_display(settings, run or Path("runs") / settings.name, until=until, again=again)
 
 

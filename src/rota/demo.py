@@ -60,7 +60,7 @@ def run_demo(corpus: str, teacher: str, folder: Path) -> None:
     show.console.print(show.data_table(store))
     run = folder / corpus / teacher
     show.console.rule(f"2. Training with the {teacher} schedule")
-    command = f"rota demo --corpus {corpus} --folder {folder} --teacher"
+    command = f"{show.program()} demo --corpus {corpus} --folder {folder} --teacher"
     loop = train_with_display(config, run, until=None, again=f"{command} {teacher}")
     if loop.step < loop.steps:
         return None
@@ -75,13 +75,13 @@ def _show_results(run: Path, store: Store, evaluation: Evaluation, config: RunCo
     show.console.print(show.sample_table(_samples(run, store, evaluation, config)))
     picture = plot_shares(run, run / "shares.png")
     other = "proportional" if config.teacher.name == "uniform" else "uniform"
-    language = store.languages[0]
+    program, language = show.program(), store.languages[0]
     show.console.print(
         f"\nWhat it trained on is drawn in {picture}.\n"
         "Try next:\n"
         f"  {command} {other}   the same with another schedule\n"
-        f"  rota translate {run} --language {language}   translate your own sentences\n"
-        "  rota teachers   all schedules and their parameters\n"
+        f"  {program} translate {run} --language {language}   translate your own sentences\n"
+        f"  {program} teachers   all schedules and their parameters\n"
         "README.md shows how to train on your own parallel text.",
         soft_wrap=True,
     )

@@ -37,7 +37,7 @@ def train_with_display(config: RunConfig, run: Path, *, until: int | None, again
 def _train(config: RunConfig, store: Store, run: Path, *, until: int | None, again: str) -> Loop:
     loop = api.build_loop(config, store, run)
     if loop.step >= loop.steps:
-        show.say(f"{run} is trained: {loop.step:,} steps. Next: rota evaluate {run}")
+        show.say(f"{run} is trained: {loop.step:,} steps. Next: {show.program()} evaluate {run}")
         return loop
     if loop.step:
         show.say(f"going on from step {loop.step:,}")
@@ -61,7 +61,7 @@ def _last_good(loop: Loop) -> str:
 def _say_how_it_ended(loop: Loop, run: Path, again: str, stop: StopSignal) -> None:
     """An interrupted command ends with the exit code of its signal, so that a script does not go on."""
     if loop.step >= loop.steps:
-        show.say(f"trained {loop.step:,} steps; next: rota evaluate {run}")
+        show.say(f"trained {loop.step:,} steps; next: {show.program()} evaluate {run}")
         return
     why = "stopped" if stop() else "reached --until"
     show.say(f"{why} at step {loop.step:,} and saved; go on with: {again}")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -18,6 +21,11 @@ from rota.training.simulate import SimulationResult
 
 # Text of users goes through these: "[/b]" in a sentence or a path is no markup.
 console = Console(markup=False, emoji=False, highlight=False)
+
+
+def program() -> str:
+    """How the user can call this program again: by its name, if the shell finds it."""
+    return "rota" if shutil.which("rota") else os.path.relpath(sys.argv[0])
 
 
 def say(message: str) -> None:

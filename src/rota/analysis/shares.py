@@ -15,7 +15,7 @@ from rota.types import Arm, FloatArray
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
-WINDOWS = 50
+WINDOWS = 25
 
 
 def share_windows(run: Path, windows: int = WINDOWS) -> tuple[FloatArray, dict[Arm, FloatArray]]:

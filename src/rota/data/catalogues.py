@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 LANGUAGES: Final[tuple[Arm, ...]] = ("az", "be", "gl", "sk", "tr", "ru", "pt", "cs")
 # European Portuguese is pt_PT, or pt where a package tells it from pt_BR; Brazilian is another language here.
 LOCALES: Final[Mapping[Arm, tuple[str, ...]]] = {code: (code,) for code in LANGUAGES} | {"pt": ("pt_PT", "pt")}
-FORMAT: Final = 1  # of the cached text; raise it when the selection or the split changes
+FORMAT: Final = 2  # of the cached text; raise it when the selection or the split changes
 _DOWNLOAD_SECONDS: Final = 900
 _CATALOGUE = re.compile(r"(?:.*/)?locale/(?P<locale>[^/]+)/LC_MESSAGES/[^/]+\.(?:po|mo)")
 
