@@ -202,9 +202,9 @@ def test_strings_that_most_languages_have_are_held_out_first():
     assert len(shared) == 230  # 150 and 80, all of Azerbaijani's, from the 300 that Turkish has too
 
 
-def test_two_words_are_too_few_to_be_held_out_and_half_a_language_is_the_most():
-    short = {f"word{n} here": ("x", f"Word{n} here") for n in range(100)}
-    assert hold_out({"az": short}) == {}
+def test_the_longest_strings_are_not_held_out_and_half_a_language_is_the_most():
+    long = {f"word{n}" + " and" * 40: ("x", f"Word{n}" + " and" * 40) for n in range(100)}
+    assert hold_out({"az": long}) == {}
     chosen = hold_out({"az": sentences(0, 46, "az")})  # a tenth of 460: 15 test and 8 dev strings
     assert sorted(chosen.values()) == ["dev"] * 8 + ["test"] * 15
 
@@ -249,7 +249,7 @@ def test_the_packages_are_fetched_and_read_once(registry, tmp_path):
     assert "first==1.0" in runs[0]
     pairs = [pair for split in ("train", "dev", "test") for pair in corpus["az"][split].read()]
     assert sorted(pairs) == sorted((source, english) for english, source in messages.items())
-    assert sorted(path.name for path in (tmp_path / "cache/catalogues").iterdir()) == ["text-1"]
+    assert sorted(path.name for path in (tmp_path / "cache/catalogues").iterdir()) == ["text-2"]
 
 
 def test_a_wheel_with_other_bytes_is_fetched_again_and_refused_if_the_registry_has_no_other(registry, tmp_path):
