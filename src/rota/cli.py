@@ -81,7 +81,7 @@ def train(
 
     settings = _load(config, set_)
     options = [part for override in set_ or [] for part in ("--set", override)] + (["--run", str(run)] if run else [])
-    again = shlex.join([show.program(), "train", str(config), *options])
+    again = f"{show.program()} " + shlex.join(["train", str(config), *options])
     train_with_display(settings, run or Path("runs") / settings.name, until=until, again=again)
 
 

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Console, Group
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -25,7 +26,10 @@ console = Console(markup=False, emoji=False, highlight=False)
 
 def program() -> str:
     """How the user can call this program again: by its name, if the shell finds it."""
-    return "rota" if shutil.which("rota") else os.path.relpath(sys.argv[0])
+    if shutil.which("rota"):
+        return "rota"
+    module = Path(sys.argv[0]).name == "__main__.py"
+    return f"{os.path.relpath(sys.executable)} -m rota" if module else os.path.relpath(sys.argv[0])
 
 
 def say(message: str) -> None:

@@ -61,7 +61,8 @@ class Display:
         self.best = {arm: min(loss, self.best.get(arm, loss)) for arm, loss in dev_loss.items()}
         if not self.console.is_terminal:
             mean = sum(dev_loss.values()) / len(dev_loss)
-            self.console.print(f"step {step:,}/{self.steps:,} | {self._summary()} | mean dev loss {mean:.3f}")
+            line = f"step {step:,}/{self.steps:,} | {self._summary()} | mean dev loss {mean:.3f}"
+            self.console.print(line, soft_wrap=True)
 
     def saved(self, step: int) -> None:
         self.note = f"saved at step {step:,}"
