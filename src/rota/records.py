@@ -43,7 +43,8 @@ class Record:
                 if not line.endswith(b"\n") or (step is not None and json.loads(line)["step"] > step):
                     break
                 keep += len(line)
-        os.truncate(self.path, keep)
+        if keep < self.path.stat().st_size:
+            os.truncate(self.path, keep)
 
     def close(self) -> None:
         if self._file is not None:
