@@ -28,8 +28,8 @@ class TrainingConfig(Settings):
         None, ge=1, description="another batch size for the last language, as by accident in the released code (1000)"
     )
     accumulate: int = Field(1, ge=1, description="batches in one optimiser step")
-    validate_every: DurationField = Field(Duration("2%"), description="steps between two looks at the dev losses")
-    validate_tokens: Count = Field(8_000, ge=1, description="dev tokens of each language, at most")
+    validate_every: DurationField = Field(Duration("5%"), description="steps between two looks at the dev losses")
+    validate_tokens: Count = Field(4_000, ge=1, description="dev tokens of each language, at most")
     teacher_dev: float = Field(
         0.5,
         gt=0,
