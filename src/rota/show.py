@@ -17,7 +17,7 @@ from rich.text import Text
 from rota.data.store import Store
 from rota.evaluation.evaluate import Evaluation
 from rota.evaluation.policy import PolicyProbe
-from rota.teachers import TeacherConfig
+from rota.teachers import TeacherConfig, WarmupConfig
 from rota.training.simulate import SimulationResult
 
 # Text of users goes through these: "[/b]" in a sentence or a path is no markup.
@@ -109,9 +109,20 @@ def teacher_table(name: str, config: type[TeacherConfig]) -> Group:
         table.add_column(column, style="cyan" if column == "parameter" else "")
     for parameter, field in config.model_fields.items():
         if parameter != "name":
-            default = "(required)" if field.is_required() else str(field.default)
+            default = "(required)" if field.is_required() else _written(field.default)
             table.add_row(f"  {parameter}", default, field.description or "")
     return _titled(f"{name}: {(config.__doc__ or '').strip()}", table)
+
+
+def _written(value: object) -> str:
+    """A default as one would write it in a config."""
+    if isinstance(value, WarmupConfig):
+        return str(value.until)
+    if isinstance(value, TeacherConfig):
+        return str(getattr(value, "name", ""))
+    if isinstance(value, tuple):
+        return str(list(value))
+    return "null" if value is None else str(value)
 
 
 def simulation_table(results: Mapping[str, SimulationResult], title: str) -> Group:
@@ -136,7 +147,7 @@ def policy_table(probe: PolicyProbe) -> Group:
     for arm in probe.languages:
         table.add_column(arm, justify="right")
     for arm, row in zip(probe.languages, probe.matrix, strict=True):
-        table.add_row(arm, *(f"{value:.3f}" for value in row))
+        table.add_row(arm, *(f"{value:.2f}" for value in row))
     return _titled(
         f"Q network ({probe.network}) at step {probe.step}, losses of one language x {probe.factor:g}", table
     )
