@@ -1,6 +1,11 @@
 import sys
 
 import pytest
+from hypothesis import settings
+
+# Examples are quick, but a busy machine is not: a time limit for each would only fail at random.
+settings.register_profile("rota", deadline=None)
+settings.load_profile("rota")
 
 
 @pytest.fixture
