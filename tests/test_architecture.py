@@ -75,3 +75,11 @@ def test_types_know_no_torch():
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_files_stay_short(path):
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 300, "split the file: it is more than one thing"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_design_page_says_what_lives_in_each_file(path):
+    design = (ROOT.parents[1] / "docs" / "design.md").read_text(encoding="utf-8")
+    assert path.name in design or path.name in ("__init__.py", "__main__.py"), (
+        f"docs/design.md does not name {path.name}"
+    )
