@@ -26,14 +26,14 @@ CORPORA: dict[str, dict[str, Any]] = {
         "training": {"steps": 1700, "tokens": 1000, "checkpoint_every": "10%", "validate_every": "5%"},
     },
     "synthetic": {
-        "data": {"corpus": "synthetic", "subwords": {"size": "1k"}},
+        "data": {"corpus": "synthetic", "subwords": {"size": 1500}},
         "student": {
             "preset": "tiny",
             "dropout": 0.1,
-            "learning_rate": {"peak": 0.003, "decay": "linear"},
+            "learning_rate": {"peak": 0.002},
             "lr_warmup": "10%",
         },
-        "training": {"steps": 1000, "tokens": 700, "checkpoint_every": "10%", "validate_every": "5%"},
+        "training": {"steps": 1150, "tokens": 700, "checkpoint_every": "10%", "validate_every": "5%"},
     },
 }
 
