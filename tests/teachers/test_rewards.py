@@ -24,7 +24,7 @@ class Given:
         return {}
 
     def load_state_dict(self, state):
-        pass
+        """It remembers nothing."""
 
 
 def test_a_falling_loss_is_a_positive_gain():
