@@ -129,14 +129,14 @@ def simulation_table(results: Mapping[str, SimulationResult], title: str) -> Gro
     """Final loss and share of the updates by language, one column for each teacher, the best one first."""
     ranked = dict(sorted(results.items(), key=lambda item: item[1].macro_loss))
     table = _table()
-    table.add_column("loss (share)")
+    table.add_column("loss, share")
     for name in ranked:
         table.add_column(name, justify="right")
     for arm in next(iter(ranked.values())).shares:
-        cells = [f"{result.final_losses[arm]:.3f} ({result.shares[arm]:3.0%})" for result in ranked.values()]
+        cells = [f"{result.final_losses[arm]:.3f} {result.shares[arm]:4.0%}" for result in ranked.values()]
         table.add_row(arm, *cells)
     table.add_section()
-    table.add_row("mean", *(f"{result.macro_loss:.4f}       " for result in ranked.values()), style="bold")
+    table.add_row("mean", *(f"{result.macro_loss:.3f}     " for result in ranked.values()), style="bold")
     return _titled(title, table)
 
 
