@@ -128,7 +128,7 @@ def _written(value: object) -> str:
 def simulation_table(results: Mapping[str, SimulationResult], title: str) -> Group:
     """Final loss and share of the updates by language, one column for each teacher, the best one first."""
     ranked = dict(sorted(results.items(), key=lambda item: item[1].macro_loss))
-    table = _table()
+    table = _table(gap=1)
     table.add_column("loss, share")
     for name in ranked:
         table.add_column(name, justify="right")
@@ -153,8 +153,8 @@ def policy_table(probe: PolicyProbe) -> Group:
     )
 
 
-def _table() -> Table:
-    return Table(box=None, padding=(0, 2), show_edge=False)
+def _table(gap: int = 2) -> Table:
+    return Table(box=None, padding=(0, gap), show_edge=False)
 
 
 def _titled(title: str, table: Table) -> Group:
