@@ -31,7 +31,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "show": ALL_BELOW_CONFIG,
     "runner": ALL_BELOW_CONFIG | {"config", "api", "show", "analysis"},
     "demo": ALL_BELOW_CONFIG | {"config", "api", "show", "runner", "analysis"},
-    "cli": ALL_BELOW_CONFIG | {"config", "api", "show", "runner", "demo", "analysis", "experiments"},
+    "commands": ALL_BELOW_CONFIG | {"config", "api", "show", "runner", "demo", "analysis", "experiments"},
+    "cli": {"commands"},
     "__init__": ALL_BELOW_CONFIG | {"config", "api"},
     "__main__": {"cli"},
 }

@@ -1,0 +1,1 @@
+"""``rota compare`` and ``report``. Heavy imports wait until they are needed."""
