@@ -51,8 +51,8 @@ def kill_while_training(process, run, rng, before):
 
 def contents(run):
     """Every file that must be the same: records, and the last checkpoint with all its parts."""
-    names = ["steps.jsonl", "validations.jsonl", "subwords.json"]
-    files = {name: (run / name).read_bytes() for name in names}
+    names = ["steps.jsonl", "observations.jsonl", "validations.jsonl", "subwords.json"]
+    files = {name: (run / name).read_bytes() for name in names if (run / name).exists()}
     return files | {path.name: path.read_bytes() for path in (run / "checkpoints" / "120").iterdir()}
 
 

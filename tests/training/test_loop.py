@@ -187,6 +187,17 @@ def test_validations_come_on_time_and_at_the_end(tmp_path):
     assert found[0]["dev_loss"] == {"az": 5.0, "tr": 5.0}
 
 
+def test_what_a_teacher_was_told_is_recorded(tmp_path):
+    finish(make_loop(tmp_path, teacher=FakeTeacher(watches=Watch.JOINT_LOSS), steps=8, decide_every=4))
+    found = list(read_record(tmp_path / "observations.jsonl"))
+    assert found == [{"step": 4, "arm": "tr", "joint_loss": 4.0}, {"step": 8, "arm": "az", "joint_loss": 8.0}]
+
+
+def test_nothing_is_recorded_of_a_teacher_that_watches_nothing(tmp_path):
+    finish(make_loop(tmp_path))
+    assert not (tmp_path / "observations.jsonl").exists()
+
+
 def test_timings_are_in_a_file_of_their_own(tmp_path):
     finish(make_loop(tmp_path))
     entry = next(read_record(tmp_path / "timings.jsonl"))

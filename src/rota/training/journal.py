@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.records import Record
-from rota.types import Arm, Batch, Decision
+from rota.types import Arm, Batch, Decision, Observation
 
 
 class Journal:
@@ -17,8 +17,10 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self.steps = Record(folder / "steps.jsonl")
+        self.observations = Record(folder / "observations.jsonl")
         self.validations = Record(folder / "validations.jsonl")
         self.timings = Record(folder / "timings.jsonl")
+        self._records = (self.steps, self.observations, self.validations, self.timings)
         self._seconds: dict[str, float] = {}
         self._mark = (time.perf_counter(), time.process_time())
 
@@ -36,6 +38,16 @@ class Journal:
         if decided and decision.scores:
             entry["scores"] = dict(decision.scores)
         self.steps.write(entry)
+
+    def observation(self, observation: Observation) -> None:
+        """The dev losses a teacher was told, from which its rewards follow; nothing of a teacher that watches none."""
+        losses: dict[str, Any] = {}
+        if observation.dev_loss is not None:
+            losses["dev_loss"] = dict(observation.dev_loss)
+        if observation.joint_loss is not None:
+            losses["joint_loss"] = observation.joint_loss
+        if losses:
+            self.observations.write({"step": observation.step, "arm": observation.decision.arm, **losses})
 
     def validation(self, step: int, dev_loss: Mapping[Arm, float]) -> None:
         self.validations.write({"step": step, "dev_loss": dict(dev_loss)})
@@ -58,15 +70,15 @@ class Journal:
         self._seconds, self._mark = {}, (wall, cpu)
 
     def flush(self) -> None:
-        for record in (self.steps, self.validations, self.timings):
+        for record in self._records:
             record.flush()
 
     def truncate(self, step: int) -> None:
-        for record in (self.steps, self.validations, self.timings):
+        for record in self._records:
             record.truncate(step)
 
     def close(self) -> None:
-        for record in (self.steps, self.validations, self.timings):
+        for record in self._records:
             record.close()
 
 

@@ -151,6 +151,7 @@ class Loop:
                 self.step, decision, self.teacher.watches, played=dict(self._played), train_loss=train_loss
             )
             self.teacher.tell(observation)
+        self.journal.observation(observation)
         self._played.clear()
         self._train_loss = 0.0
 
