@@ -1,6 +1,7 @@
 """What users get wrong gives one clear line each: value, place, remedy; exit code 2; nothing left behind."""
 
 import gzip
+import json
 
 import pytest
 
@@ -158,6 +159,15 @@ def test_data_prepared_otherwise(rota, project):
     replace(project, "size: 300", "size: 320")
     assert_one_line(rota("prepare", "run.yaml"), "subwords.size changed from 300 to 320", "--again")
     assert rota("prepare", "run.yaml", "--again")[0] == 0
+
+
+def test_a_run_goes_on_though_rota_has_learned_a_new_setting_since(rota, project):
+    assert rota("train", "run.yaml", "--until", "2")[0] == 0
+    path = project / "runs" / "run" / "run.json"
+    about = json.loads(path.read_text(encoding="utf-8"))
+    del about["config"]["training"]["accumulate"]  # as if it were newer than this run
+    path.write_text(json.dumps(about), encoding="utf-8")
+    assert rota("train", "run.yaml", "--until", "3")[0] == 0
 
 
 def test_a_run_folder_that_holds_another_run(rota, project):

@@ -2,11 +2,13 @@
 
 import copy
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from pydantic import TypeAdapter
+from replay_cases import make_run
 
 from rota.checkpoint import Checkpoints
 from rota.teachers import TEACHERS, AnyTeacherConfig, Classroom, build_teacher
@@ -43,8 +45,26 @@ CASES = {
     "dqn": DQN,
     "dqn as released": {**DQN, "variant": "released"},
     "dqn on z-scores": {**DQN, "warmup": None, "reward_scale": "z-score", "reward_batch": "current-language"},
+    "dqn that does not learn": {**DQN, "learn": False},
+    "replay-proportions": {"name": "replay-proportions", "run": "other", "warmup": 10},
+    "replay-shuffled": {"name": "replay-shuffled", "run": "other", "window": 7},
+    "a user's own": {"name": "own_teacher:WorstFirstConfig", "epsilon": 0.3},
 }
 every_teacher = pytest.mark.parametrize("case", CASES)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A folder with a run to replay: one language after the other."""
+    folder = tmp_path_factory.mktemp("project")
+    make_run(folder / "other", list(CLASSROOM.arms) * 50)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def in_project(project, monkeypatch):
+    monkeypatch.chdir(project)
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "docs")
 
 
 class Room:
@@ -110,7 +130,8 @@ def same(first, second):
 
 
 def test_every_teacher_of_the_registry_is_held_to_the_contract():
-    assert {values["name"] for values in CASES.values()} == set(TEACHERS)
+    names = {values["name"] for values in CASES.values()}
+    assert {name for name in names if ":" not in name} == set(TEACHERS)
 
 
 @every_teacher

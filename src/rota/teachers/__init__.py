@@ -5,12 +5,21 @@ from __future__ import annotations
 from typing import Annotated
 
 import numpy as np
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, SerializeAsAny, WrapValidator
 
 from rota.teachers.base import Classroom, Measurements, TeacherConfig, WarmupConfig
+from rota.teachers.choice import epsilon_greedy
 from rota.teachers.dqn import DQN
 from rota.teachers.dqn_config import DQNConfig
 from rota.teachers.matiisen import Naive, Sampling, Window
+from rota.teachers.own import own_or_known
+from rota.teachers.replay_run import (
+    ReplayProportions,
+    ReplayProportionsConfig,
+    ReplayShuffled,
+    ReplayShuffledConfig,
+)
+from rota.teachers.rewards import dev_losses
 from rota.teachers.static import (
     FixedConfig,
     Mixed,
@@ -40,6 +49,8 @@ TEACHERS: dict[str, type[TeacherConfig]] = {
     "two-phase": TwoPhaseConfig,
     "tscl": TSCLConfig,
     "dqn": DQNConfig,
+    "replay-proportions": ReplayProportionsConfig,
+    "replay-shuffled": ReplayShuffledConfig,
 }
 
 
@@ -51,11 +62,15 @@ AnyTeacherConfig = Annotated[
     | MixedConfig
     | TwoPhaseConfig
     | TSCLConfig
-    | DQNConfig,
+    | DQNConfig
+    | ReplayProportionsConfig
+    | ReplayShuffledConfig,
     Field(discriminator="name"),
+    WrapValidator(own_or_known),
     BeforeValidator(named),
+    SerializeAsAny(),
 ]
-"""What a config may say under ``teacher``; a test holds it equal to ``TEACHERS``."""
+"""What a config may say under ``teacher``; a test holds it equal to ``TEACHERS``. ``module:Class`` is a user's own."""
 
 
 def build_teacher(config: TeacherConfig, classroom: Classroom, rng: np.random.Generator) -> Teacher:
@@ -80,6 +95,8 @@ __all__ = [
     "Mixed",
     "Naive",
     "Proportional",
+    "ReplayProportions",
+    "ReplayShuffled",
     "Sampling",
     "Static",
     "TeacherConfig",
@@ -90,4 +107,6 @@ __all__ = [
     "WarmupConfig",
     "Window",
     "build_teacher",
+    "dev_losses",
+    "epsilon_greedy",
 ]

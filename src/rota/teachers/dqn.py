@@ -37,7 +37,8 @@ class DQN:
     """Learns which language to train on in which state of the student.
 
     ``epsilon_at`` gives the probability of a random choice at a step. A state is ``groups`` losses of each arm, arms
-    in order, as the probe measures them: not normalised, as in the paper.
+    in order, as the probe measures them: not normalised, as in the paper. Without ``learn`` the Q network keeps
+    its random weights, which makes it a control.
     """
 
     def __init__(
@@ -60,12 +61,13 @@ class DQN:
         acts_with: ActsWith = "target",
         below_replay_minimum: BelowReplayMinimum = "epsilon-greedy",
         first_transition: FirstTransition = "stored-at-second",
+        learn: bool = True,
     ) -> None:
         _check(arms, replay_minimum, replay_capacity)
         self.arms, self.epsilon_at, self.reward = tuple(arms), epsilon_at, StepGain() if reward is None else reward
         self.replay_minimum, self.replay_batch, self.reward_batch = replay_minimum, replay_batch, reward_batch
         self.acts_with, self.below_replay_minimum = acts_with, below_replay_minimum
-        self.first_transition = first_transition
+        self.first_transition, self.learn = first_transition, learn
         self._rng = rng
         size = groups * len(self.arms)
         generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
@@ -102,7 +104,7 @@ class DQN:
             before, gain = np.zeros_like(state), gain or 0.0
         if before is not None and gain is not None:
             self.replay.add(before, self.arms.index(arm), gain, state)
-        if len(self.replay) >= self.replay_minimum:
+        if self.learn and len(self.replay) >= self.replay_minimum:
             self.learner.learn(self.replay.sample(self.replay_batch, self._rng))
 
     def hear_reward(self, observation: Observation) -> None:

@@ -60,6 +60,7 @@ class DQNConfig(TeacherConfig):
     )
     decide_every: int = Field(10, ge=1, description="updates between two choices (paper: 10)")
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field((512, 512), description="hidden layers of the Q network")
+    learn: bool = Field(True, description="false: the Q network keeps its random weights, as a control")
     learning_rate: float = Field(2.5e-4, gt=0, description="of RMSProp (paper: 2.5e-4)")
     gamma: float = Field(0.99, ge=0, le=1, description="discount of later rewards (paper: 0.99)")
     tau: float = Field(0.005, ge=0, le=1, description="how far the target network moves at an update (paper: 0.005)")
@@ -128,6 +129,7 @@ class DQNConfig(TeacherConfig):
             acts_with=self.acts_with,
             below_replay_minimum=self.below_replay_minimum,
             first_transition=self.first_transition,
+            learn=self.learn,
         )
 
     def epsilon_at(self, steps: int) -> Callable[[int], float]:
