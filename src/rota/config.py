@@ -15,7 +15,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from rota.data.cleaning import CleaningConfig
 from rota.data.corpus import CorpusConfig
 from rota.data.subwords import SubwordsConfig
-from rota.evaluation.evaluate import EvaluationConfig
+from rota.evaluation.config import EvaluationConfig
 from rota.settings import ConfigError, Count, Settings, explain
 from rota.student.config import StudentConfig
 from rota.teachers import AnyTeacherConfig, TeacherConfig

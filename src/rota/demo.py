@@ -10,7 +10,8 @@ from rota.analysis.shares import plot_shares
 from rota.config import SHORT_RUNS, RunConfig, parse_config
 from rota.data.catalogues import CatalogueUnavailable
 from rota.data.store import Store
-from rota.evaluation.evaluate import Evaluation, translation_path
+from rota.evaluation.evaluate import Evaluation
+from rota.evaluation.translations import read_translations
 from rota.runner import evaluate_with_display, train_with_display
 
 CORPORA: dict[str, dict[str, Any]] = {
@@ -65,14 +66,14 @@ def run_demo(corpus: str, teacher: str, folder: Path) -> None:
     if loop.step < loop.steps:
         return None
     show.console.rule("3. Translating the test sets")
-    evaluation = evaluate_with_display(run, split="test", step=None, beam=None)
+    evaluation = evaluate_with_display(run)
     _show_results(run, store, evaluation, config, command)
     return None
 
 
 def _show_results(run: Path, store: Store, evaluation: Evaluation, config: RunConfig, command: str) -> None:
     show.console.print(show.score_table(evaluation, f"{run}, step {evaluation.step:,}, test"))
-    show.console.print(show.sample_table(_samples(run, store, evaluation, config)))
+    show.console.print(show.sample_table(_samples(store, evaluation)))
     picture = plot_shares(run, run / "shares.png")
     other = "proportional" if config.teacher.name == "uniform" else "uniform"
     program, language = show.program(), store.languages[0]
@@ -87,13 +88,12 @@ def _show_results(run: Path, store: Store, evaluation: Evaluation, config: RunCo
     )
 
 
-def _samples(run: Path, store: Store, evaluation: Evaluation, config: RunConfig) -> list[dict[str, str]]:
+def _samples(store: Store, evaluation: Evaluation) -> list[dict[str, str]]:
     """The middle sentences of some test sets: neither chosen by hand nor the alphabetically first."""
     samples = []
     for arm in (store.low_resource or store.languages)[:4]:
         pairs = store.text("test", arm)
-        path = translation_path(run, evaluation.step, "test", arm, config.evaluation)
-        translations = path.read_text(encoding="utf-8").split("\n")
+        translations = read_translations(evaluation.translations[arm])
         for index in (len(pairs) // 3, 2 * len(pairs) // 3):
             source, reference = pairs[index]
             found = {"language": arm, "source": source, "translation": translations[index], "reference": reference}

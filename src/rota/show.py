@@ -16,7 +16,9 @@ from rich.text import Text
 
 from rota.data.store import Store
 from rota.evaluation.evaluate import Evaluation
+from rota.evaluation.metrics import LABELS
 from rota.evaluation.policy import PolicyProbe
+from rota.evaluation.selection import Selection
 from rota.teachers import TeacherConfig, WarmupConfig
 from rota.training.simulate import SimulationResult
 
@@ -72,12 +74,12 @@ def data_table(store: Store) -> Group:
 
 
 def score_table(evaluation: Evaluation, title: str) -> Group:
-    """BLEU and chrF by language, then the averages."""
+    """BLEU, chrF and what else was scored by language, then the averages."""
     metrics = [found.metric for found in next(iter(evaluation.scores.values()))]
     table = _table()
     table.add_column("language")
     for metric in metrics:
-        table.add_column({"bleu": "BLEU", "chrf": "chrF"}.get(metric, metric), justify="right")
+        table.add_column(LABELS.get(metric, metric), justify="right")
     for arm in evaluation.scores:
         low = " (low)" if arm in evaluation.low_resource else ""
         table.add_row(arm + low, *(f"{evaluation.values(metric)[arm]:.1f}" for metric in metrics))
@@ -85,6 +87,41 @@ def score_table(evaluation: Evaluation, title: str) -> Group:
     for group in evaluation.averages(metrics[0]):
         table.add_row(group, *(f"{evaluation.averages(metric)[group]:.1f}" for metric in metrics), style="bold")
     return _titled(title, table)
+
+
+def model_name(evaluation: Evaluation) -> str:
+    """Which checkpoints translated, and who chose them."""
+    steps = [f"{step:,}" for step in evaluation.model.steps]
+    together = {"average": "average of steps", "ensemble": "ensemble of steps"}.get(evaluation.model.combine)
+    name = f"step {steps[-1]}" if together is None or len(steps) == 1 else f"{together} {', '.join(steps)}"
+    return name if evaluation.select is None else f"{name} (best {evaluation.select})"
+
+
+def window_table(selection: Selection) -> Group:
+    """Dev BLEU and dev loss of every window of checkpoints; an asterisk marks the best one."""
+    window, windows, select = selection.best, selection.windows, selection.select
+    table = _table()
+    for name in ("last step", *(f"BLEU {group}" for group in window.averages), "dev loss", ""):
+        table.add_column(name, justify="right")
+    for each in windows:
+        loss = "-" if each.loss is None else f"{each.loss:.3f}"
+        scores = [f"{value:.2f}" for value in each.averages.values()]
+        table.add_row(f"{each.step:,}", *scores, loss, "*" if each is window else "", style=_bold(each is window))
+    combine, size = selection.config.combine, len(window.steps)
+    made = f"{combine} of {size} checkpoints" if size > 1 else "single checkpoints"
+    return Group(_titled(f"selecting by {select}: {made}", table), Text(_dev_sizes(selection), style="dim"))
+
+
+def _dev_sizes(selection: Selection) -> str:
+    if not selection.sentences:
+        return "dev losses as recorded in training (validations.jsonl)"
+    counts = ", ".join(f"{arm} {count:,}" for arm, count in selection.sentences.items())
+    seen = "the teacher saw them too" if selection.teacher_share == 1 else "the teacher saw none of them"
+    return f"dev sentences (beam {selection.config.selecting.beam}; {seen}): {counts}"
+
+
+def _bold(wanted: bool) -> str:
+    return "bold" if wanted else ""
 
 
 def signatures(evaluation: Evaluation) -> str:

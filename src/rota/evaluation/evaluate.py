@@ -2,39 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
-
-from pydantic import Field
+from typing import Any, Literal
 
 from rota.data.store import Store
+from rota.evaluation.config import EvaluationConfig, Select
 from rota.evaluation.metrics import Score, averages, score
-from rota.evaluation.translator import Translator, find_checkpoint
-from rota.records import Record, read_record, write_atomically
-from rota.settings import Settings
+from rota.evaluation.selection import Selection, select_window
+from rota.evaluation.translations import Combination, Counter, Progress, Translations, read_translations
+from rota.evaluation.translator import Loader, find_window
+from rota.records import Entry, Record, read_record
 from rota.types import Arm
-
-Progress = Callable[[Arm, int, int], None]
-"""Hears (language, sentences done, sentences in all)."""
-
-
-class EvaluationConfig(Settings):
-    """How translations are searched for."""
-
-    beam: int = Field(5, ge=1, description="hypotheses kept at every position; 1 is greedy")
-    length_penalty: float = Field(1.0, ge=0, description="a hypothesis scores its log probability / length ** this")
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores of one checkpoint on one split: by language, then metric."""
+    """Scores of one model on one split: by language, then metric."""
 
-    step: int
+    model: Combination
     split: str
     scores: Mapping[Arm, list[Score]]
     low_resource: tuple[Arm, ...]
+    translations: Mapping[Arm, Path]
+    sentences: Mapping[Arm, int]
+    selection: Selection | None = None  # how the model was chosen; None: it was named, or is the last
+
+    @property
+    def step(self) -> int:
+        """The last of the steps that the model is made of."""
+        return self.model.step
+
+    @property
+    def select(self) -> Select | None:
+        return None if self.selection is None else self.selection.select
 
     def values(self, metric: str) -> dict[Arm, float]:
         return {arm: found.value for arm, scores in self.scores.items() for found in scores if found.metric == metric}
@@ -53,58 +55,61 @@ def evaluate(
     device: str = "auto",
     progress: Progress = lambda *_: None,
 ) -> Evaluation:
-    """Scores of every language, also appended to ``evals.jsonl``; translations go to ``translations/``."""
-    step = find_checkpoint(run, step).step
-    translator: Translator | None = None
+    """Scores of every language, also appended to ``evals.jsonl``; translations go to ``translations/``.
+
+    The model is the window of checkpoints that ends with ``step``, else the selected one, else that of the last step.
+    """
+    loader = Loader(run, device, keep=config.checkpoints)
+    selection = None
+    if step is None and config.select is not None:
+        selection = select_window(loader, store, config, progress)
+    steps = find_window(run, config.checkpoints, step) if selection is None else selection.best.steps
+    model, translations = Combination(steps, config.combine), Translations(loader, split, config)
     scores: dict[Arm, list[Score]] = {}
+    paths: dict[Arm, Path] = {}
+    sentences: dict[Arm, int] = {}
     for arm in store.languages:
         pairs = store.text(split, arm)
-        path = translation_path(run, step, split, arm, config)
-        if not path.exists():
-            translator = translator or Translator.load(run, step=step, device=device)
-            _translate(translator, [source for source, _ in pairs], arm, path, config, progress)
-        progress(arm, len(pairs), len(pairs))
-        hypotheses = path.read_text(encoding="utf-8").split("\n")[:-1]
-        scores[arm] = score(hypotheses, [reference for _, reference in pairs])
-    evaluation = Evaluation(step, split, scores, store.low_resource)
-    _record(run, evaluation, config)
+        counter = Counter(f"translating {arm}", len(pairs), progress)
+        paths |= translations.of(model, {arm: [source for source, _ in pairs]}, counter)
+        counter.reach(len(pairs))
+        scores[arm] = score(read_translations(paths[arm]), [reference for _, reference in pairs])
+        sentences[arm] = len(pairs)
+    evaluation = Evaluation(model, split, scores, store.low_resource, paths, sentences, selection)
+    record(run, evaluation, config)
     return evaluation
 
 
-def translation_path(run: Path, step: int, split: str, arm: Arm, config: EvaluationConfig) -> Path:
-    """One sentence a line, in the order of the dev or test set; the name says how they were searched for."""
-    return run / "translations" / f"{step}.{split}.{arm}.beam{config.beam}-{config.length_penalty:g}.txt"
-
-
-def _translate(
-    translator: Translator, texts: list[str], arm: Arm, path: Path, config: EvaluationConfig, progress: Progress
-) -> None:
-    done = 0
-
-    def count(finished: int) -> None:
-        nonlocal done
-        done += finished
-        progress(arm, done, len(texts))
-
-    translations = translator.translate(
-        texts,
-        arm,
-        beam=config.beam,
-        length_penalty=config.length_penalty,
-        progress=count,
-    )
-    lines = (" ".join(line.split()) for line in translations)  # a model may produce a line break
-    write_atomically(path, "".join(f"{line}\n" for line in lines))
-
-
-def _record(run: Path, evaluation: Evaluation, config: EvaluationConfig) -> None:
+def record(run: Path, evaluation: Evaluation, config: EvaluationConfig) -> None:
     """Every score once, however often the evaluation is repeated."""
-    record = Record(run / "evals.jsonl")
-    known = list(read_record(record.path))
-    head = {"step": evaluation.step, "split": evaluation.split, "search": config.model_dump()}
+    file = Record(run / "evals.jsonl")
+    known = [_identity(entry) for entry in read_record(file.path)]
     for arm, scores in evaluation.scores.items():
         for found in scores:
-            entry = {"language": arm, "metric": found.metric, "score": found.value, "signature": found.signature}
-            if {**head, **entry} not in known:
-                record.write({**head, **entry})
-    record.close()
+            entry = _entry(run, evaluation, config, arm, found)
+            if _identity(entry) not in known:
+                file.write(entry)
+    file.close()
+
+
+def _entry(run: Path, evaluation: Evaluation, config: EvaluationConfig, arm: Arm, found: Score) -> Entry:
+    return {
+        "step": evaluation.step,
+        "steps": list(evaluation.model.steps),
+        "combine": evaluation.model.combine,
+        "select": evaluation.select,
+        "split": evaluation.split,
+        "search": config.search,
+        "language": arm,
+        "metric": found.metric,
+        "score": found.value,
+        "signature": found.signature,
+        "sentences": evaluation.sentences[arm],
+        "translations": evaluation.translations[arm].relative_to(run).as_posix(),
+    }
+
+
+def _identity(entry: Entry) -> dict[str, Any]:
+    """An entry without what follows from the rest; older ones lack some keys: they are of single checkpoints."""
+    early = {"steps": [entry["step"]], "combine": "last", "select": None}
+    return {key: value for key, value in (early | entry).items() if key not in ("sentences", "translations")}

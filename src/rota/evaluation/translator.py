@@ -1,22 +1,27 @@
-"""A trained run as a translator: text in, English out."""
+"""A trained run as a translator: text in, English out. One checkpoint, the average of several, or an ensemble."""
 
 from __future__ import annotations
 
 import json
 import logging
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
+import torch
 
 from rota.checkpoint import Checkpoint, Checkpoints, damaged_file
 from rota.data.corpus import tidy
 from rota.data.subwords import Subwords
+from rota.evaluation.config import Combine
 from rota.student.config import StudentConfig
+from rota.student.decoding import EncoderCache
 from rota.student.nmt import find_device
 from rota.student.search import translate
 from rota.student.transformer import Transformer
+from rota.types import IntArray
 
 logger = logging.getLogger(__name__)
 
@@ -28,34 +33,98 @@ class Translator:
         self.networks, self.subwords = networks, subwords
 
     @classmethod
-    def load(cls, run: Path | str, *, step: int | None = None, device: str = "auto") -> Translator:
-        """The network of a run's checkpoint: that of ``step``, or the last one."""
+    def load(
+        cls,
+        run: Path | str,
+        *,
+        step: int | None = None,
+        steps: Sequence[int] | None = None,
+        combine: Combine = "last",
+        device: str = "auto",
+    ) -> Translator:
+        """The checkpoint of ``step``, by default the last one; or the checkpoints of ``steps`` put together."""
+        if step is not None and steps is not None:
+            raise ValueError(f"step {step} and steps {list(steps)} name two models; give one of them")
         run = Path(run)
-        config = StudentConfig.model_validate(read_run(run)["config"]["student"])
-        subwords = Subwords.load(run / "subwords.json")
-        network = Transformer(config.shape(subwords.vocabulary))
-        network.load_state_dict(find_checkpoint(run, step).network())
-        return cls([network.to(find_device(device)).eval()], subwords)
+        return Loader(run, device).translator(steps or [find_checkpoint(run, step).step], combine)
 
     def translate(
         self,
         texts: Sequence[str],
-        language: str,
+        language: str | Sequence[str],
         *,
         beam: int = 5,
         length_penalty: float = 1.0,
         progress: Callable[[int], None] | None = None,
+        cache: EncoderCache | None = None,
     ) -> list[str]:
-        """Translations in the order of ``texts``, blank for blank; ``progress`` hears how many were done just now."""
+        """Translations in the order of ``texts``, blank for blank; ``progress`` hears how many were done just now.
+
+        ``language`` is that of all texts, or one for each; ``cache``: see :func:`rota.student.search.translate`.
+        """
+        languages = [language] * len(texts) if isinstance(language, str) else list(language)
         tidied = [tidy(text) for text in texts]
-        places = [place for place, text in enumerate(tidied) if text]
-        encoded = self.subwords.encode_sources(language, [tidied[place] for place in places])
-        sources = [np.asarray(ids) for ids in encoded]
-        found = translate(self.networks, sources, beam=beam, length_penalty=length_penalty, progress=progress)
+        places, sources = self._encode(tidied, languages)
+        found = translate(
+            self.networks, sources, beam=beam, length_penalty=length_penalty, progress=progress, cache=cache
+        )
         translations = [""] * len(texts)
         for place, text in zip(places, self.subwords.decode_batch([best.ids for best in found]), strict=True):
             translations[place] = text
         return translations
+
+    def _encode(self, texts: Sequence[str], languages: Sequence[str]) -> tuple[list[int], list[IntArray]]:
+        """Places of the texts that are not blank, and their ids."""
+        everything: dict[int, IntArray] = {}
+        for language in dict.fromkeys(languages):
+            places = [place for place, text in enumerate(texts) if text and languages[place] == language]
+            encoded = self.subwords.encode_sources(language, [texts[place] for place in places])
+            everything.update(zip(places, map(np.asarray, encoded), strict=True))
+        return list(everything), list(everything.values())
+
+
+class Loader:
+    """Reads networks of one run; those of the last few steps stay in memory, because windows overlap."""
+
+    def __init__(self, run: Path, device: str = "auto", keep: int = 1) -> None:
+        self.run, self.keep = run, keep
+        self.config = StudentConfig.model_validate(read_run(run)["config"]["student"])
+        self.subwords = Subwords.load(run / "subwords.json")
+        self.device = find_device(device)
+        self._networks: dict[int, Transformer] = {}
+
+    def translator(self, steps: Sequence[int], combine: Combine = "last") -> Translator:
+        """The checkpoints of ``steps`` as one model; ``last`` takes the last of them."""
+        if combine not in get_args(Combine):
+            raise ValueError(f"combine is {combine!r}; it is one of {', '.join(get_args(Combine))}")
+        networks = [self.network(step) for step in (steps[-1:] if combine == "last" else steps)]
+        if combine == "average" and len(networks) > 1:
+            networks = [self._make(average_weights([network.state_dict() for network in networks]))]
+        return Translator(networks, self.subwords)
+
+    def network(self, step: int) -> Transformer:
+        if step not in self._networks:
+            self._networks[step] = self._make(find_checkpoint(self.run, step).network())
+        self._networks[step] = self._networks.pop(step)  # the newest request goes last
+        while len(self._networks) > self.keep:
+            del self._networks[next(iter(self._networks))]
+        return self._networks[step]
+
+    def _make(self, weights: dict[str, torch.Tensor]) -> Transformer:
+        network = Transformer(self.config.shape(self.subwords.vocabulary))
+        network.load_state_dict(weights)
+        return network.to(self.device).eval()
+
+
+def average_weights(states: Sequence[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    """The mean of every weight, summed in float64."""
+    means = {}
+    for name, first in states[0].items():
+        total = first.double()
+        for other in states[1:]:
+            total = total + other[name].double()
+        means[name] = (total / len(states)).to(first.dtype)
+    return means
 
 
 def read_run(run: Path) -> dict[str, Any]:
@@ -69,14 +138,49 @@ def read_run(run: Path) -> dict[str, Any]:
 
 def find_checkpoint(run: Path, step: int | None) -> Checkpoint:
     """The intact checkpoint of a step, or the last one that is intact."""
-    found = {checkpoint.step: checkpoint for checkpoint in Checkpoints(run / "checkpoints").list()}
-    if not found:
-        raise ValueError(f"{run} has no checkpoint yet; train it first with rota train")
+    found = _list(run)
     if step is not None and step not in found:
         raise ValueError(f"{run} has no checkpoint of step {step}; it has {', '.join(map(str, found))}")
     for checkpoint in [found[step]] if step is not None else reversed(found.values()):
-        damage = damaged_file(checkpoint)
-        if damage is None:
+        if _is_intact(checkpoint):
             return checkpoint
-        logger.warning("checkpoint %s is damaged (%s)", checkpoint.folder, damage)
     raise ValueError(f"{run} has no intact checkpoint{'' if step is None else f' of step {step}'}; train it again")
+
+
+def find_window(run: Path, size: int, step: int | None = None) -> tuple[int, ...]:
+    """Steps of the ``size`` intact checkpoints that end with ``step``, by default with the last; fewer if need be."""
+    last = find_checkpoint(run, step).step
+    before = (found for found in reversed(_list(run).values()) if found.step < last)
+    others = islice(filter(_is_intact, before), size - 1)
+    steps = (*(found.step for found in others), last)
+    _warn_if_few(run, len(steps), size)
+    return tuple(sorted(steps))
+
+
+def find_windows(run: Path, size: int) -> list[tuple[int, ...]]:
+    """Steps of every ``size`` consecutive intact checkpoints, oldest first; of all there are, if they are fewer."""
+    steps = [found.step for found in _list(run).values() if _is_intact(found)]
+    if not steps:
+        raise ValueError(f"{run} has no intact checkpoint; train it again")
+    _warn_if_few(run, len(steps), size)
+    size = min(size, len(steps))
+    return [tuple(steps[start : start + size]) for start in range(len(steps) - size + 1)]
+
+
+def _warn_if_few(run: Path, found: int, size: int) -> None:
+    if found < size:
+        logger.warning("a window has %d checkpoints, %s has %d here: using %d", size, run, found, found)
+
+
+def _list(run: Path) -> dict[int, Checkpoint]:
+    found = {checkpoint.step: checkpoint for checkpoint in Checkpoints(run / "checkpoints").list()}
+    if not found:
+        raise ValueError(f"{run} has no checkpoint yet; train it first with rota train")
+    return found
+
+
+def _is_intact(checkpoint: Checkpoint) -> bool:
+    damage = damaged_file(checkpoint)
+    if damage is not None:
+        logger.warning("checkpoint %s is damaged (%s); it is passed over", checkpoint.folder, damage)
+    return damage is None

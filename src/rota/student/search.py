@@ -14,12 +14,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rota.student.decoding import StepDecoder
-from rota.student.transformer import BOS, DECODER_START, EOS, PAD, Transformer
+from rota.student.candidates import best_continuations
+from rota.student.decoding import EncoderCache, StepDecoder
+from rota.student.transformer import DECODER_START, EOS, Transformer
 from rota.types import IntArray
 
 MAX_LENGTH: Final = 1023
 """No translation is longer: with its end symbol it fills the 1,024 positions of an exported M2M100."""
+
+
+LOGITS: Final = 2**24
+"""Each network computes at most so many in one step (64 MB), however many short sentences would fit into a batch."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +43,9 @@ def translate(
     length_penalty: float = 1.0,
     max_ratio: float = 2.0,
     extra: int = 10,
-    batch_tokens: int = 4000,
+    batch_tokens: int = 10_000,
     progress: Callable[[int], None] | None = None,
+    cache: EncoderCache | None = None,
 ) -> list[Hypothesis]:
     """The best translation of every source, in the order given; a source is language tag, subwords, end of sentence.
 
@@ -48,14 +54,15 @@ def translate(
     never produced. A sentence is finished when ``beam`` hypotheses have ended, as in fairseq, or when no unfinished one
     can still win. ``length_penalty=1`` is the mean log-probability per token, 0 prefers short translations.
     A batch has ``batch_tokens`` source tokens divided by ``beam``; ``progress`` is called with the number of sentences
-    just finished.
+    just finished; ``cache`` spares networks that translate the same sources again their encoders.
     """
     _check(networks, sources, beam, length_penalty)
     found: dict[int, Hypothesis] = {}
-    for numbers in _batches(sources, batch_tokens // beam):
+    widest = LOGITS // (beam * networks[0].shape.vocabulary)
+    for numbers in _batches(sources, batch_tokens // beam, widest):
         chosen = [sources[number] for number in numbers]
         limits = [min(int(max_ratio * len(source)) + extra, MAX_LENGTH) for source in chosen]
-        found.update(zip(numbers, _search(networks, chosen, limits, beam, length_penalty), strict=True))
+        found.update(zip(numbers, _search(networks, chosen, limits, beam, length_penalty, cache), strict=True))
         if progress is not None:
             progress(len(numbers))
     return [found[number] for number in range(len(sources))]
@@ -67,8 +74,9 @@ def _check(networks: Sequence[Transformer], sources: Sequence[IntArray], beam: i
     sizes = sorted({network.shape.vocabulary for network in networks})
     if len(sizes) > 1:
         raise ValueError(f"an ensemble needs one vocabulary, but these have {sizes} entries; use runs of the same data")
-    if beam < 1 or beam > sizes[0] // 2:
-        raise ValueError(f"beam {beam} is not possible; choose 1 (greedy) to {sizes[0] // 2}")
+    largest_beam = (sizes[0] - 2) // 2  # 2 candidates for each hypothesis; two symbols are never produced
+    if beam < 1 or beam > largest_beam:
+        raise ValueError(f"beam {beam} is not possible; choose 1 (greedy) to {largest_beam}")
     if length_penalty < 0:
         raise ValueError(f"length penalty {length_penalty} is negative; choose 0 or more (1: mean per token)")
     for number, source in enumerate(sources):
@@ -76,38 +84,35 @@ def _check(networks: Sequence[Transformer], sources: Sequence[IntArray], beam: i
             raise ValueError(f"source {number} has no tokens; it needs at least its language tag and the end symbol")
 
 
-def _batches(sources: Sequence[IntArray], budget: int) -> Iterator[list[int]]:
-    """Sentence numbers, long sources first; the padded sources of a batch have at most ``budget`` tokens."""
+def _batches(sources: Sequence[IntArray], budget: int, widest: int) -> Iterator[list[int]]:
+    """Sentence numbers, long sources first; a batch has at most ``budget`` padded tokens and ``widest`` sentences."""
     order = sorted(range(len(sources)), key=lambda number: -len(sources[number]))
     start = 0
     while start < len(order):
-        count = max(1, budget // len(sources[order[start]]))
+        count = max(1, min(widest, budget // len(sources[order[start]])))
         yield order[start : start + count]
         start += count
 
 
 @torch.inference_mode()
 def _search(
-    networks: Sequence[Transformer], sources: Sequence[IntArray], limits: Sequence[int], beam: int, penalty: float
+    networks: Sequence[Transformer],
+    sources: Sequence[IntArray],
+    limits: Sequence[int],
+    beam: int,
+    penalty: float,
+    cache: EncoderCache | None,
 ) -> list[Hypothesis]:
-    decoders = [StepDecoder(network, sources, beam) for network in networks]
+    decoders = [StepDecoder(network, sources, cache) for network in networks]
     beams = _Beams(torch.tensor(limits, device=networks[0].device), beam, penalty)
     while True:
-        rows_R, kept_B = beams.advance(_mean_log_probabilities([decoder.step(beams.last_R) for decoder in decoders]))
+        rows_R, kept_B = beams.advance([decoder.step(beams.last_R) for decoder in decoders])
         if len(kept_B) == 0:
             return beams.best()
         for decoder in decoders:
             decoder.select(rows_R)
             if len(kept_B) < beams.before:
                 decoder.drop_sentences(kept_B)
-
-
-def _mean_log_probabilities(logits_RV: Sequence[Tensor]) -> Tensor:
-    """Log of the mean probability over the networks."""
-    if len(logits_RV) == 1:
-        return logits_RV[0].log_softmax(-1)
-    stacked = torch.stack([logits.log_softmax(-1) for logits in logits_RV])
-    return stacked.logsumexp(0) - math.log(len(logits_RV))
 
 
 class _Beams:
@@ -119,9 +124,9 @@ class _Beams:
         self.before = sentences
         self.sentences_B = torch.arange(sentences, device=device)
         self.limits_B = limits_B
-        self.tokens_BWT = torch.full((sentences, beam, 1), DECODER_START, device=device)
-        self.scores_BW = torch.full((sentences, beam), -math.inf, device=device)
-        self.scores_BW[:, 0] = 0.0  # all hypotheses start alike, so only one may go on
+        # One hypothesis of each sentence until the first step: W would all be alike.
+        self.tokens_BWT = torch.full((sentences, 1, 1), DECODER_START, device=device)
+        self.scores_BW = torch.zeros(sentences, 1, device=device)
         self.ended_B = torch.zeros(sentences, dtype=torch.int64, device=device)
         self.best_scores = torch.full((sentences,), -math.inf, device=device)
         self.best_tokens: list[IntArray] = [np.zeros(0, dtype=np.int64)] * sentences
@@ -133,9 +138,9 @@ class _Beams:
     def best(self) -> list[Hypothesis]:
         return [Hypothesis(ids, score) for ids, score in zip(self.best_tokens, self.best_scores.tolist(), strict=True)]
 
-    def advance(self, log_probabilities_RV: Tensor) -> tuple[Tensor, Tensor]:
+    def advance(self, logits_RV: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """One more token; returns the rows that live on, as numbers of the old rows, and the sentences likewise."""
-        scores_BC, parents_BC, tokens_BC = self._candidates(log_probabilities_RV)
+        scores_BC, parents_BC, tokens_BC = self._candidates(logits_RV)
         ends_BC = tokens_BC == EOS
         self._finish(scores_BC, parents_BC, ends_BC)
         # At most W candidates of 2 W are ends, one of each parent; the first W others live on.
@@ -143,7 +148,7 @@ class _Beams:
         scores_BW = scores_BC.gather(1, alive_BW)
         kept_B = self._open(scores_BW).nonzero()[:, 0]
         parents_BW, tokens_BW = (table.gather(1, alive_BW)[kept_B] for table in (parents_BC, tokens_BC))
-        rows_BW = kept_B[:, None] * self.beam + parents_BW
+        rows_BW = kept_B[:, None] * self.tokens_BWT.shape[1] + parents_BW
         history_BWT = self.tokens_BWT.flatten(0, 1)[rows_BW]
         self.before = len(self.sentences_B)
         self.tokens_BWT = torch.cat([history_BWT, tokens_BW[:, :, None]], dim=2)
@@ -153,17 +158,14 @@ class _Beams:
         )
         return rows_BW.flatten(), kept_B
 
-    def _candidates(self, log_probabilities_RV: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _candidates(self, logits_RV: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """The 2 W best continuations of each sentence, best first: summed log-probability, parent, token."""
-        vocabulary = log_probabilities_RV.shape[1]
-        log_probabilities_RV[:, [PAD, BOS]] = -math.inf
-        totals_BWV = log_probabilities_RV.view(-1, self.beam, vocabulary) + self.scores_BW[:, :, None]
-        full = (self.limits_B < self.tokens_BWT.shape[2]).nonzero()[:, 0]
-        ends = totals_BWV[full, :, EOS]
-        totals_BWV[full] = -math.inf
-        totals_BWV[full, :, EOS] = ends
-        scores_BC, places_BC = totals_BWV.flatten(1).topk(2 * self.beam)
-        return scores_BC, places_BC // vocabulary, places_BC % vocabulary
+        sentences, hypotheses, length = self.tokens_BWT.shape
+        full_R = (self.limits_B < length).repeat_interleave(hypotheses)
+        found_RC, tokens_RC = best_continuations(logits_RV, 2 * self.beam, full_R)
+        totals = (self.scores_BW.view(-1, 1) + found_RC).view(sentences, -1)
+        scores_BC, places_BC = totals.topk(2 * self.beam)
+        return scores_BC, places_BC // (2 * self.beam), tokens_RC.view(sentences, -1).gather(1, places_BC)
 
     def _finish(self, scores_BC: Tensor, parents_BC: Tensor, ends_BC: Tensor) -> None:
         """Takes note of hypotheses that end here; an end counts if it is among the W best continuations."""

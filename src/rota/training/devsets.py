@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from rota.data.dev_parts import selection_places, teacher_places
 from rota.data.store import Sentences, Store
 from rota.teachers.base import Measurements
 from rota.types import MIXED, Arm, Batch, IntArray
@@ -36,18 +36,13 @@ class DevSets:
 
     def teacher_part(self, arm: Arm) -> IntArray:
         """Dev sentences that a teacher may look at, spread evenly over the set."""
-        indices = np.arange(*self._dev.range(arm))
-        return indices if self._whole(arm) else np.compress(_chosen(len(indices), self._share), indices)
+        start, stop = self._dev.range(arm)
+        return start + teacher_places(stop - start, self._share)
 
     def selection_part(self, arm: Arm) -> IntArray:
         """The other dev sentences: dev losses shown and recorded come from these; no teacher sees them."""
-        indices = np.arange(*self._dev.range(arm))
-        return indices if self._whole(arm) else np.compress(~_chosen(len(indices), self._share), indices)
-
-    def _whole(self, arm: Arm) -> bool:
-        """Whether both parts are the whole set: when asked for, or when there is nothing to divide."""
         start, stop = self._dev.range(arm)
-        return self._share == 1 or stop - start == 1
+        return start + selection_places(stop - start, self._share)
 
     @cached_property
     def validation(self) -> dict[Arm, Batch]:
@@ -110,17 +105,6 @@ def _batch(sentences: Sentences, arm: Arm, indices: IntArray, tokens: int) -> Ba
 
 def _tokens(batches: Mapping[Arm, Batch]) -> dict[Arm, int]:
     return {arm: batch.tokens for arm, batch in batches.items()}
-
-
-def _chosen(count: int, share: float) -> npt.NDArray[np.bool_]:
-    """A mask with ``share`` of the places, spread evenly; both parts have one at the least."""
-    places = np.arange(count + 1) * share
-    mask = np.diff(np.floor(places + 0.5)) > 0
-    if mask.all():
-        mask[-1] = False
-    if not mask.any():
-        mask[0] = True
-    return mask
 
 
 def _spread(sentences: Sentences, indices: IntArray, tokens: int) -> IntArray:

@@ -1,0 +1,89 @@
+"""How a run is evaluated: which checkpoints, how they are put together, how translations are searched for."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self, get_args
+
+from pydantic import Field, model_validator
+
+from rota.settings import Settings
+
+Select = Literal["low-resource", "macro", "high-resource", "loss"]
+Combine = Literal["last", "average", "ensemble"]
+
+
+class EvaluationConfig(Settings):
+    """Which checkpoints translate, and the search. Without ``select`` and ``combine`` it is the last one alone."""
+
+    beam: int = Field(5, ge=1, description="hypotheses kept at every position; 1 is greedy")
+    length_penalty: float = Field(1.0, ge=0, description="a hypothesis scores its log probability / length ** this")
+    select: Select | None = Field(
+        None,
+        description="choose the window of checkpoints with the best mean dev BLEU of these languages, or dev loss;"
+        " null: the window that ends with the last checkpoint",
+    )
+    combine: Combine = Field(
+        "last",
+        description="a window as one model: its last checkpoint, the average of its weights, or an ensemble;"
+        " by default ensemble if something is selected, as in the paper, else last",
+    )
+    window: int = Field(4, ge=1, le=20, description="checkpoints in a window; the paper's 4")
+    select_beam: int | None = Field(None, ge=1, description="beam while selecting; null: the same as beam")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _combine_what_is_selected(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        select = None if values.get("select") == "none" else values.get("select")
+        combine = values.get("combine") or ("last" if select is None else "ensemble")
+        return {**values, "select": select, "combine": combine}
+
+    @property
+    def search(self) -> dict[str, float]:
+        """The part that changes the translations of a given model."""
+        return {"beam": self.beam, "length_penalty": self.length_penalty}
+
+    @property
+    def selecting(self) -> Self:
+        """The settings of the search while selecting."""
+        return self.model_copy(update={"beam": self.select_beam or self.beam})
+
+    @property
+    def checkpoints(self) -> int:
+        """Checkpoints that one model is made of, if the run has as many."""
+        return 1 if self.combine == "last" else self.window
+
+    def changed(
+        self,
+        *,
+        select: str | None = None,
+        combine: str | None = None,
+        window: int | None = None,
+        step: int | None = None,
+        beam: int | None = None,
+        select_beam: int | None = None,
+    ) -> Self:
+        """As options on the command line change it: ``None`` is not given, ``select="none"`` selects nothing.
+
+        A step names one model, so nothing is selected; where the selection changes, ``combine`` has its default again.
+        """
+        _require("--select", select, (*get_args(Select), "none"))
+        _require("--combine", combine, get_args(Combine))
+        if step is not None and select not in (None, "none"):
+            raise ValueError(f"--step {step} names a checkpoint and --select {select} looks for one; give one of them")
+        wanted = "none" if step is not None else select
+        values = self.model_dump() | ({} if wanted is None else {"select": wanted, "combine": None})
+        options = {"combine": combine, "window": window, "beam": beam, "select_beam": select_beam}
+        given = {name: value for name, value in options.items() if value is not None}
+        changed = type(self).model_validate(values | given)
+        if window is not None and changed.combine == "last":
+            raise ValueError(f"--window {window} is of several checkpoints; add --combine average or ensemble")
+        if select_beam is not None and changed.select is None:
+            raise ValueError(f"--select-beam {select_beam} is for selecting; add --select low-resource")
+        return changed
+
+
+def _require(option: str, value: str | None, known: tuple[str, ...]) -> None:
+    if value is not None and value not in known:
+        raise ValueError(f"{option} is {value!r}; it is one of {', '.join(known)}")

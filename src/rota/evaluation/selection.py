@@ -1,0 +1,157 @@
+"""Which checkpoints stand for a run: every window of consecutive ones is judged on dev sentences no teacher saw."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rota.data.corpus import Pair
+from rota.data.dev_parts import selection_places
+from rota.data.store import Store
+from rota.evaluation.config import EvaluationConfig, Select
+from rota.evaluation.metrics import groups, score
+from rota.evaluation.translations import SELECTION_PART, Combination, Counter, Progress, Translations, read_translations
+from rota.evaluation.translator import Loader, find_windows, read_run
+from rota.records import read_record, write_atomically
+from rota.student.decoding import EncoderCache
+from rota.types import Arm
+
+
+@dataclass(frozen=True)
+class Window:
+    """Consecutive checkpoints as one model, and how well it does on dev sentences."""
+
+    steps: tuple[int, ...]
+    bleu: Mapping[Arm, float]  # of the languages that were translated
+    averages: Mapping[str, float]  # by group, where all its languages were translated
+    loss: (
+        float | None
+    )  # nats per token, mean over languages and checkpoints; None: the run has no validation that early
+
+    @property
+    def step(self) -> int:
+        return self.steps[-1]
+
+    def merit(self, select: Select) -> float | None:
+        """What is compared; higher is better. None: this window cannot be judged."""
+        if select == "loss":
+            return None if self.loss is None else -self.loss
+        return self.averages[select]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """All windows of a run and the best of them: what ``selection.json`` holds."""
+
+    config: EvaluationConfig
+    select: Select
+    sentences: Mapping[Arm, int]  # dev sentences that were translated for it
+    teacher_share: float  # of each dev set, seen by the teacher and not translated; 1: it saw all, and all were used
+    windows: tuple[Window, ...]
+
+    @property
+    def best(self) -> Window:
+        """The window with the most merit; of equal ones the earliest."""
+        judged = [window for window in self.windows if window.merit(self.select) is not None]
+        if not judged:
+            raise ValueError("--select loss needs dev losses, and the run has none so early; use --select low-resource")
+        return max(judged, key=lambda window: window.merit(self.select) or 0.0)
+
+    def write(self, run: Path) -> None:
+        windows = [
+            {"steps": list(window.steps), "step": window.step, "bleu": dict(window.bleu)}
+            | {"averages": dict(window.averages), "loss": window.loss}
+            for window in self.windows
+        ]
+        content = {
+            "select": self.select,
+            "combine": self.config.combine,
+            "window": self.config.window,
+            "search": self.config.selecting.search,
+            "split": "dev",
+            "sentences": dict(self.sentences),
+            "windows": windows,
+            "best": {"steps": list(self.best.steps), "step": self.best.step},
+        }
+        write_atomically(run / "selection.json", json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def select_window(
+    loader: Loader, store: Store, config: EvaluationConfig, progress: Progress = lambda *_: None
+) -> Selection:
+    """Judge every window, write ``selection.json``, and return it; what has been translated already is reused.
+
+    ``progress`` counts the sentences of all windows. For ``loss`` nothing is translated: the run's records have the
+    dev losses.
+    """
+    if config.select is None:
+        raise ValueError("nothing is to be selected; set select, or evaluate without it")
+    run, share = loader.run, read_run(loader.run)["config"]["training"]["teacher_dev"]
+    pairs = selection_pairs(store, judged_languages(store, config.select), share)
+    sentences = {arm: len(each) for arm, each in pairs.items()}
+    losses = dev_losses(run)
+    # Every network is in several windows: its encoder need not read the sentences again.
+    translations = Translations(loader, SELECTION_PART, config.selecting, EncoderCache())
+    windows = find_windows(run, config.checkpoints)
+    counter = Counter(f"selecting ({len(windows)} windows)", len(windows) * sum(sentences.values()), progress)
+    found: list[Window] = []
+    for steps in windows:
+        bleu = _dev_bleu(translations, Combination(steps, config.combine), pairs, counter)
+        found.append(Window(steps, bleu, _averages(bleu, store), _window_loss(steps, losses)))
+        counter.reach(len(found) * sum(sentences.values()))
+    selection = Selection(config, config.select, sentences, share, tuple(found))
+    selection.write(run)
+    return selection
+
+
+def judged_languages(store: Store, select: Select) -> Sequence[Arm]:
+    """The languages whose dev sets are translated to select by this."""
+    if select == "loss":
+        return ()
+    found = groups(store.languages, store.low_resource)
+    if select not in found:
+        raise ValueError(f"--select {select}: the data have no {select} languages; use --select macro")
+    return found[select]
+
+
+def selection_pairs(store: Store, arms: Sequence[Arm], teacher_share: float) -> dict[Arm, list[Pair]]:
+    """Dev sentences that the teacher of the run did not see, unless it was given all (``training.teacher_dev: 1``)."""
+    everything = {arm: store.text("dev", arm) for arm in arms}
+    return {
+        arm: [pairs[place] for place in selection_places(len(pairs), teacher_share)]
+        for arm, pairs in everything.items()
+    }
+
+
+def dev_losses(run: Path) -> dict[int, float]:
+    """By step of validation, the mean dev loss over all languages, in nats per token."""
+    entries = read_record(run / "validations.jsonl")
+    return {entry["step"]: _mean(list(entry["dev_loss"].values())) for entry in entries}
+
+
+def _window_loss(steps: Sequence[int], losses: Mapping[int, float]) -> float | None:
+    """The mean over the checkpoints, each with the last validation up to its step."""
+    nearest = [max((measured for measured in losses if measured <= step), default=None) for step in steps]
+    known = [losses[measured] for measured in nearest if measured is not None]
+    return _mean(known) if len(known) == len(steps) else None
+
+
+def _dev_bleu(
+    translations: Translations, model: Combination, pairs: Mapping[Arm, Sequence[Pair]], counter: Counter
+) -> dict[Arm, float]:
+    paths = translations.of(model, {arm: [source for source, _ in each] for arm, each in pairs.items()}, counter)
+    references = {arm: [reference for _, reference in each] for arm, each in pairs.items()}
+    return {
+        arm: score(read_translations(path), references[arm], metrics=("bleu",))[0].value for arm, path in paths.items()
+    }
+
+
+def _averages(bleu: Mapping[Arm, float], store: Store) -> dict[str, float]:
+    found = groups(store.languages, store.low_resource)
+    return {name: _mean([bleu[arm] for arm in arms]) for name, arms in found.items() if set(arms) <= set(bleu)}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
