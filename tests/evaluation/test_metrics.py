@@ -38,3 +38,27 @@ def test_averages_are_means_over_languages_not_sentences():
 
 def test_a_group_without_languages_is_left_out():
     assert averages({"az": 10.0}, low_resource=["az"]) == {"low-resource": 10.0, "macro": 10.0}
+
+
+def test_only_the_metrics_that_are_named_are_computed():
+    assert [found.metric for found in score(["a b"], ["a b"], metrics=["chrf"])] == ["chrf"]
+    with pytest.raises(ValueError, match="unknown metric 'meteor'; it is bleu or chrf"):
+        score(["a"], ["a"], metrics=["meteor"])
+
+
+class Wordy:
+    """As a COMET model: a sentence scores its number of words, those of the source and of the reference included."""
+
+    signature = "words"
+
+    def score(self, sources, hypotheses, references):
+        scores = [len(" ".join(texts).split()) for texts in zip(sources, hypotheses, references, strict=True)]
+        return sum(scores) / len(scores), scores
+
+
+def test_comet_is_added_if_a_model_is_given():
+    found = by_name(score(["a b", "c"], ["a b", "c"], sources=["x y z", "x"], comet=Wordy()))
+    assert found["comet"].value == (7 + 3) / 2
+    assert found["comet"].signature == "words"
+    with pytest.raises(ValueError, match="COMET compares with the sources too; give them"):
+        score(["a"], ["a"], comet=Wordy())

@@ -1,0 +1,266 @@
+"""Two systems compared on the same test sets: run against run, or several runs of each, paired by seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rota.data.corpus import Split
+from rota.data.store import Store
+from rota.evaluation.counts import OF_SUMS
+from rota.evaluation.metrics import groups, score
+from rota.evaluation.scores import Model, open_data, read_comet, read_translations, reported_model
+from rota.evaluation.significance import (
+    BOOTSTRAPS,
+    TRIALS,
+    Bootstrap,
+    Paired,
+    SacreTests,
+    group_bootstrap,
+    paired_bootstrap,
+    paired_randomisation,
+    sacrebleu_tests,
+)
+from rota.evaluation.translator import read_run
+from rota.statistics import SeedComparison, holm, paired_seeds
+from rota.types import Arm, FloatArray
+
+Progress = Callable[[str, int, int], None]
+"""Hears (stage, done, in all)."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder with the model that is compared."""
+
+    folder: Path
+    seed: int
+    model: Model
+    data: Store
+
+
+@dataclass(frozen=True)
+class Row:
+    """One language, or the average over a group of languages. Differences are system minus baseline."""
+
+    name: str
+    low_resource: bool
+    is_group: bool
+    baseline: FloatArray  # scores, one for each seed
+    system: FloatArray
+    bootstrap: Bootstrap  # over sentences, scores averaged over the seeds
+    sacrebleu: SacreTests | None  # of one pair of runs and one language
+    p_randomisation: float  # sacreBLEU's where there is one, else the same test by ourselves
+    seeds: SeedComparison | None  # of two seeds or more
+    p_holm: float | None = None  # adjusted for the number of languages; groups are not
+
+    @property
+    def difference(self) -> float:
+        return self.bootstrap.difference
+
+    @property
+    def p(self) -> float:
+        """The p value that is corrected and marked: over seeds where there are several, else over sentences."""
+        return self.seeds.p_t if self.seeds else self.p_randomisation
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a table needs."""
+
+    metric: str
+    split: Split
+    baseline: list[Run]
+    system: list[Run]
+    rows: list[Row]
+    sentences: dict[Arm, int]
+    resamples: int
+    trials: int
+    signatures: list[str]
+    notes: list[str]  # what a reader must know before trusting the comparison
+
+    @property
+    def averages(self) -> list[str]:
+        return [row.name for row in self.rows if row.is_group]
+
+
+def compare_runs(
+    baseline: Sequence[Path],
+    system: Sequence[Path],
+    *,
+    metric: str = "bleu",
+    split: Split = "test",
+    resamples: int = BOOTSTRAPS,
+    trials: int = TRIALS,
+    progress: Progress = lambda *_: None,
+) -> Comparison:
+    """Compare what two runs, or the runs of two systems with the same seeds, made of the same test sets."""
+    if metric not in OF_SUMS:
+        raise ValueError(f"unknown metric {metric!r}; it is {', '.join(OF_SUMS)}")
+    sides, notes = _pair(*([_open(folder, split) for folder in folders] for folders in (baseline, system)))
+    everyone = [run for side in sides for run in side]
+    _check_test_sets(everyone, split)
+    notes += _differences_of_models(everyone) + _alone(sides)
+    store = everyone[0].data
+    references = {arm: [text for _, text in store.text(split, arm)] for arm in store.languages}
+    outputs = {
+        arm: [[_read(run, arm, len(texts), metric) for run in side] for side in sides]
+        for arm, texts in references.items()
+    }
+    paired, tests = {}, {}
+    for done, (arm, texts) in enumerate(references.items(), start=1):
+        paired[arm], tests[arm] = _test_language(metric, outputs[arm], texts, resamples, trials)
+        progress("testing languages", done, len(references))
+    rows = _rows(paired, tests, metric, store, resamples, trials)
+    sentences = {arm: len(texts) for arm, texts in references.items()}
+    signatures = _signatures(everyone, metric, tests)
+    return Comparison(metric, split, *sides, rows, sentences, resamples, trials, signatures, notes)
+
+
+def find_runs(folders: Sequence[Path]) -> list[Path]:
+    """Run folders as they are; of any other folder its runs ``seed-*``, as a suite lays them out."""
+    found = []
+    for folder in folders:
+        inside = sorted(path.parent for path in folder.glob("seed-*/run.json"))
+        if not (folder / "run.json").is_file() and not inside:
+            raise ValueError(f"{folder} is no run folder (no run.json) and has no runs seed-* in it; give one of these")
+        found += [folder] if (folder / "run.json").is_file() else inside
+    return found
+
+
+def _open(folder: Path, split: Split) -> Run:
+    return Run(folder, int(read_run(folder)["seed"]), reported_model(folder, split), open_data(folder))
+
+
+def _pair(baseline: list[Run], system: list[Run]) -> tuple[tuple[list[Run], list[Run]], list[str]]:
+    """One run of each are a pair; several are paired by their seeds."""
+    if len(baseline) == len(system) == 1:
+        return (baseline, system), []
+    by_seed = [_by_seed(side) for side in (baseline, system)]
+    common = sorted(by_seed[0].keys() & by_seed[1].keys())
+    if not common:
+        seeds = " and ".join(", ".join(map(str, sorted(side))) for side in by_seed)
+        raise ValueError(f"no seed is in both systems (they are {seeds}); train both with the same seeds")
+    alone = sorted(by_seed[0].keys() ^ by_seed[1].keys())
+    notes = [f"seeds without a partner are left out: {', '.join(map(str, alone))}"] if alone else []
+    return ([by_seed[0][seed] for seed in common], [by_seed[1][seed] for seed in common]), notes
+
+
+def _by_seed(runs: list[Run]) -> dict[int, Run]:
+    found: dict[int, Run] = {}
+    for run in runs:
+        if run.seed in found:
+            raise ValueError(
+                f"{run.folder} and {found[run.seed].folder} both have seed {run.seed}; give one run a seed"
+            )
+        found[run.seed] = run
+    return found
+
+
+def _check_test_sets(runs: list[Run], split: Split) -> None:
+    """Equal data have equal test sets; of others (another vocabulary, say) the texts must be the same."""
+    first = runs[0]
+    for run in runs[1:]:
+        if run.data.fingerprint == first.data.fingerprint:
+            continue
+        which = f"of {first.folder} and {run.folder}"
+        remedy = "compare runs on the same prepared data"
+        if set(run.data.languages) != set(first.data.languages):
+            languages = " against ".join(", ".join(each.data.languages) for each in (first, run))
+            raise ValueError(f"the languages {which} differ ({languages}); {remedy}")
+        for arm in first.data.languages:
+            ours, theirs = first.data.text(split, arm), run.data.text(split, arm)
+            if ours != theirs:
+                sizes = f"{len(ours)} and {len(theirs)} sentences"
+                data = f"data {first.data.fingerprint} and {run.data.fingerprint}"
+                raise ValueError(f"the {split} sets {which} differ in {arm} ({sizes}; {data}); {remedy}")
+
+
+def _differences_of_models(runs: list[Run]) -> list[str]:
+    notes = []
+    searches = {", ".join(f"{name} {value}" for name, value in run.model.search.items()) for run in runs}
+    if len(searches) > 1:
+        notes.append(f"the runs were translated with different searches: {'; '.join(sorted(searches))}")
+    kinds = {run.model.kind for run in runs}
+    if len(kinds) > 1:
+        notes.append(f"the models were made differently: {'; '.join(sorted(kinds))}")
+    return notes
+
+
+def _alone(sides: tuple[list[Run], list[Run]]) -> list[str]:
+    if len(sides[0]) > 1:
+        return []
+    return ["one run of each: the tests tell these two models apart, not what made them"]
+
+
+def _read(run: Run, arm: Arm, sentences: int, metric: str) -> list[Any]:
+    """What the metric needs of a run: translations, or the scores of sentences."""
+    read = read_comet if metric == "comet" else read_translations
+    return list(read(run.folder, run.model, arm, sentences))
+
+
+def _test_language(
+    metric: str, sides: list[list[Any]], references: list[str], resamples: int, trials: int
+) -> tuple[Paired, SacreTests | None]:
+    if metric == "comet":
+        return Paired(*(np.stack([side, np.ones_like(side)], axis=-1) for side in map(np.array, sides))), None
+    paired = Paired.of(metric, sides[0], sides[1], references)
+    if len(sides[0]) > 1:
+        return paired, None
+    return paired, sacrebleu_tests(metric, sides[0][0], sides[1][0], references, resamples=resamples, trials=trials)
+
+
+def _rows(
+    paired: Mapping[Arm, Paired],
+    tests: Mapping[Arm, SacreTests | None],
+    metric: str,
+    store: Store,
+    resamples: int,
+    trials: int,
+) -> list[Row]:
+    everyone = {arm: [arm] for arm in paired} | groups(paired, store.low_resource)
+    bootstraps = paired_bootstrap(paired, metric, resamples=resamples)
+    p_values = paired_randomisation(paired, metric, everyone, trials=trials)
+    rows = []
+    for name, arms in everyone.items():
+        scores = [np.mean([paired[arm].scores(metric)[side] for arm in arms], axis=0) for side in (0, 1)]
+        test = tests.get(name)
+        rows.append(
+            Row(
+                name,
+                low_resource=name in store.low_resource,
+                is_group=name not in paired,
+                baseline=scores[0],
+                system=scores[1],
+                bootstrap=group_bootstrap(bootstraps, arms),
+                sacrebleu=test,
+                p_randomisation=test.p_randomisation if test else p_values[name],
+                seeds=paired_seeds(scores[0].tolist(), scores[1].tolist()) if len(scores[0]) > 1 else None,
+            )
+        )
+    return _with_holm(rows)
+
+
+def _with_holm(rows: list[Row]) -> list[Row]:
+    adjusted = holm({row.name: row.p for row in rows if not row.is_group})
+    return [row if row.is_group else replace(row, p_holm=adjusted[row.name]) for row in rows]
+
+
+def _signatures(runs: list[Run], metric: str, tests: Mapping[Arm, SacreTests | None]) -> list[str]:
+    """Those of sacreBLEU, with its tests where they were made; that of COMET, which must be the same for all runs."""
+    first = next(iter(tests.values()))
+    if first is not None:
+        return list(first.signatures)
+    if metric != "comet":
+        return [score([""], [""], metrics=[metric])[0].signature]
+    entries = [entry for run in runs for (_, name), entry in run.model.entries.items() if name == "comet"]
+    found = sorted({str(entry["signature"]) for entry in entries})
+    if len(found) > 1:
+        raise ValueError(
+            f"the COMET scores were made by several models ({'; '.join(found)}); evaluate all runs with one"
+        )
+    return found
