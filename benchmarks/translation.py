@@ -1,0 +1,219 @@
+"""Sentences per second of beam 5 on real text: ours, CTranslate2 and ``transformers.generate``, side by side.
+
+    python benchmarks/translation.py [CORPUS] [--folder FOLDER] [--sentences 256] [--repetitions 3]
+
+With random weights translations end at once or never, so a model of the preset `small` is trained first, for 800 steps
+of 400 tokens on CORPUS (as in data_path.py): about five minutes, once. FOLDER keeps it and its exports. Such a model
+still repeats itself at times, so no translation may be longer than its source plus 10 subwords. For 1 and 2 threads,
+each in a process of its own, the programs take turns; all translate the same sentences of all test sets, ids to ids.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from data_path import DEFAULT_CORPUS
+
+SETTINGS = {
+    "student": {
+        "preset": "small",
+        "dropout": 0.0,
+        "learning_rate": {"peak": 0.002, "decay": "linear"},
+        "lr_warmup": "10%",
+    },
+    "teacher": {"name": "proportional"},
+    "training": {
+        "steps": 800,
+        "tokens": 400,
+        "checkpoint_every": "10%",
+        "validate_every": "100%",
+        "tensorboard": False,
+    },
+}
+EXPORTS = {"hf": ("hf", "float32"), "float32": ("ctranslate2", "float32"), "int8": ("ctranslate2", "int8")}
+BATCHES = (8, 32)
+"""Sentences in a batch of ``transformers``; the faster one in the first round counts."""
+
+EXTRA = 10
+"""Subwords that a translation may have more than its source."""
+
+Engine = Callable[[list[list[int]]], list[list[int]]]
+"""Sources, each as tag, subwords and end, to translations without their ends."""
+
+
+def main() -> int:
+    arguments = parse()
+    if arguments.threads:
+        measure(arguments)
+        return 0
+    if not arguments.corpus.is_dir():
+        print(f"SKIPPED: no corpus at {arguments.corpus}; give a folder as the first argument")
+        return 0
+    make_models(arguments.corpus, arguments.folder)
+    print(f"{os.cpu_count()} cores; preset small, beam 5, median of {arguments.repetitions} (lowest to highest)")
+    for threads in (1, 2):
+        command = [sys.executable, *sys.argv, "--threads", str(threads)]
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "GOMP_SPINCOUNT": "30000"}
+        if subprocess.run(command, env=environment, check=False).returncode:
+            return 1
+    return 0
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", type=Path, nargs="?", default=DEFAULT_CORPUS)
+    default = Path.home() / ".cache" / "rota" / "benchmark-translation"
+    parser.add_argument("--folder", type=Path, default=default, help="keeps data, run and exports")
+    parser.add_argument("--sentences", type=int, default=256)
+    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--threads", type=int, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def make_models(corpus: Path, folder: Path) -> None:
+    """Whatever is not there yet: data, run, exports."""
+    from rota import api
+    from rota.config import parse_config
+    from rota.evaluation.export import export
+
+    languages = sorted(path.name.removesuffix("-en") for path in corpus.glob("*-en"))
+    text = {split: f"{corpus}/{{language}}-en/{split}.{{side}}.gz" for split in ("train", "dev", "test")}
+    data = {"languages": languages, **text, "folder": str(folder / "data"), "subwords": {"size": 8000}}
+    config = parse_config({"name": "small", "data": data, **SETTINGS})
+    if not (folder / "run" / "checkpoints" / str(config.training.steps)).exists():
+        print(f"training {config.training.steps:,} steps into {folder} ...", flush=True)
+    api.train(config, folder / "run")
+    for name, (to, quantization) in EXPORTS.items():
+        export(folder / "run", folder / name, to=to, quantization=quantization)
+
+
+def measure(arguments: argparse.Namespace) -> None:
+    import torch
+
+    from rota.data.store import Store
+    from rota.data.subwords import Subwords
+
+    torch.set_num_threads(arguments.threads)
+    store = Store.open(arguments.folder / "data")
+    each = arguments.sentences // len(store.languages)
+    subwords = Subwords.load(arguments.folder / "run" / "subwords.json")
+    sources, references = [], []
+    for arm in store.languages:
+        pairs = store.text("test", arm)[:each]
+        sources += subwords.encode_sources(arm, [source for source, _ in pairs])
+        references += subwords.encode_targets([reference for _, reference in pairs])
+    engines = load_engines(arguments.folder, arguments.threads)
+    print(
+        f"\n{arguments.threads} thread{'s' if arguments.threads > 1 else ''}; {len(sources)} sentences of "
+        f"{mean_length(sources):.1f} subwords, their references {mean_length(references):.1f}",
+        flush=True,
+    )
+    for engine in engines.values():
+        engine(sources[:8])
+    walls: dict[str, list[float]] = {name: [] for name in engines}
+    processors: dict[str, list[float]] = {name: [] for name in engines}
+    found: dict[str, list[list[int]]] = {}
+    for repetition in range(arguments.repetitions):
+        if repetition == 1:
+            drop_slower_rival(engines, processors)
+        for name, engine in engines.items():
+            wall, processor = time.perf_counter(), time.process_time()
+            found[name] = engine(sources)
+            walls[name].append(time.perf_counter() - wall)
+            processors[name].append(time.process_time() - processor)
+    report(walls, processors, found)
+
+
+def drop_slower_rival(engines: dict[str, Engine], seconds: dict[str, list[float]]) -> None:
+    rivals = sorted((name for name in engines if name.startswith("transformers")), key=lambda name: seconds[name][0])
+    for name in rivals[1:]:
+        print(f"  {name}: slower, {seconds[name][0]:.1f} s of the processor against {seconds[rivals[0]][0]:.1f}")
+        del engines[name], seconds[name]
+
+
+def load_engines(folder: Path, threads: int) -> dict[str, Engine]:
+    from rota.evaluation.ctranslate import CTranslator
+    from rota.evaluation.translator import Translator
+    from rota.student.search import translate
+
+    ours = Translator.load(folder / "run").networks
+    limits = {"beam": 5, "max_ratio": 1.0, "extra": EXTRA}
+    engines: dict[str, Engine] = {
+        "ours": lambda sources: [best.ids.tolist() for best in translate(ours, list(map(np.array, sources)), **limits)]
+    }
+    for name in ("float32", "int8"):
+        engines[f"CTranslate2 {name}"] = partial(CTranslator(folder / name, threads=threads).search, **limits)
+    try:
+        import transformers  # noqa: F401
+    except ImportError:
+        print("transformers is not installed: left out")
+        return engines
+    return engines | {f"transformers, batch {size}": hugging_face(folder / "hf", size) for size in BATCHES}
+
+
+def hugging_face(folder: Path, size: int) -> Engine:
+    """``generate`` as a careful user calls it: sorted by length, in batches, without gradients."""
+    import torch
+    from transformers import AutoModelForSeq2SeqLM
+
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder)
+    pad, end = model.config.pad_token_id, model.config.eos_token_id
+
+    @torch.inference_mode()
+    def search(sources: list[list[int]]) -> list[list[int]]:
+        order = sorted(range(len(sources)), key=lambda number: -len(sources[number]))
+        found: dict[int, list[int]] = {}
+        for start in range(0, len(order), size):
+            numbers = order[start : start + size]
+            longest = len(sources[numbers[0]])
+            ids = torch.tensor([sources[number] + [pad] * (longest - len(sources[number])) for number in numbers])
+            rows = model.generate(input_ids=ids, attention_mask=ids != pad, max_new_tokens=longest + EXTRA + 1)
+            found |= {number: row[1 : row.index(end, 1)] for number, row in zip(numbers, rows.tolist(), strict=True)}
+        return [found[number] for number in range(len(sources))]
+
+    return search
+
+
+def mean_length(sentences: list[list[int]]) -> float:
+    return statistics.mean(map(len, sentences))
+
+
+def report(
+    walls: dict[str, list[float]], processors: dict[str, list[float]], found: dict[str, list[list[int]]]
+) -> None:
+    count = len(found["ours"])
+    rivals = [name for name in processors if name.startswith("transformers")]
+    best = min(rivals, key=lambda name: statistics.median(processors[name]), default=None)
+    print(f"  {'':24} {'sentences/s':>22} {'per processor s':>22} {'ratio':>18} {'tokens':>7} {'as ours':>8}")
+    for name in processors:
+        speed, lean = ([count / seconds for seconds in times[name]] for times in (walls, processors))
+        ratios = (
+            []
+            if best is None
+            else [theirs / ours for theirs, ours in zip(processors[best], processors[name], strict=True)]
+        )
+        same = sum(ours == theirs for ours, theirs in zip(found["ours"], found[name], strict=True)) / count
+        print(
+            f"  {name:24} {spread(speed):>22} {spread(lean):>22} {spread(ratios) if ratios else '':>18} "
+            f"{mean_length(found[name]):7.1f} {same:8.1%}",
+            flush=True,
+        )
+    if best is not None:
+        print(f"  ratio: processor time of {best} to that of the program, round by round")
+
+
+def spread(values: list[float]) -> str:
+    return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
