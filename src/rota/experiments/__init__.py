@@ -1,0 +1,1 @@
+"""Suites: whole comparisons of schedules, and what runs them."""

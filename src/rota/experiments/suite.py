@@ -1,0 +1,120 @@
+"""A suite: one base config, rows that change some of its values, seeds. Built in, or a few lines of YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationError
+
+from rota.config import read_yaml
+from rota.experiments.scale import Scale, scaled
+from rota.experiments.values import Values, filled, merged
+from rota.settings import ConfigError, Settings, explain
+
+Table = Literal["main", "tscl", "dqn", "control", "other"]
+NAME = r"^[\w.-]+$"
+SECTIONS = ("data", "student", "teacher", "training", "evaluation")
+
+
+class Row(Settings):
+    """What one row changes in the base, and what a report says about it."""
+
+    data: Values = Field(default_factory=dict)
+    student: Values = Field(default_factory=dict)
+    teacher: str | Values | None = Field(None, description="takes the place of the base's teacher as a whole")
+    training: Values = Field(default_factory=dict)
+    evaluation: Values = Field(default_factory=dict)
+    label: str | None = Field(None, description="in tables; by default the row's name")
+    warmup: str | None = Field(None, description="in tables; by default that of the teacher")
+    table: Table = Field("other", description="the paper's table that the row belongs to")
+    paper: str | None = Field(None, description="the row in the paper's results, such as dqn/16000 or tscl/alpha-0.3")
+    place: str | None = Field(None, description="where in the paper it is described")
+
+    def changes(self) -> Values:
+        """The sections that differ from the base."""
+        return {name: getattr(self, name) for name in SECTIONS if getattr(self, name)}
+
+
+def parse_seeds(value: Any) -> Any:
+    """``5`` is the seeds 1 to 5, ``"1,2,3"`` and ``[1, 2, 3]`` are these three."""
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()] if "," in value else value.strip()
+    if isinstance(value, list | tuple):
+        seeds = tuple(_seed(part, value) for part in value)
+        if not seeds or len(set(seeds)) < len(seeds):
+            raise ValueError(f"seeds {value!r}: give at least one, each once")
+        return seeds
+    count = _seed(value, value)
+    if count < 1:
+        raise ValueError(f"seeds {value!r}: give a number from 1 up, or a list such as 1,2,3")
+    return tuple(range(1, count + 1))
+
+
+def _seed(value: Any, written: Any) -> int:
+    if not isinstance(value, bool) and str(value).isdecimal():
+        return int(value)
+    raise ValueError(f"seeds {written!r} are not understood; write how many, such as 5, or a list such as 1,2,3")
+
+
+Name = Annotated[str, Field(pattern=NAME)]
+Seeds = Annotated[tuple[int, ...], BeforeValidator(parse_seeds)]
+
+
+class Suite(Settings):
+    """Rows times seeds. The run of a row and a seed lies in ``<out>/<row>/seed-<seed>``."""
+
+    name: Name
+    base: Values = Field(description="the config that all rows share, or the path of one")
+    scale: Scale | None = Field(None, description="another size, in proportion: steps, tokens, peak")
+    over: Values = Field(default_factory=dict, description="what is changed in every row after it is scaled")
+    seeds: Seeds = (1,)
+    rows: dict[Name, Row] = Field(min_length=1)
+    default: tuple[str, ...] = Field((), description="the rows that run unless others are asked for; empty: all")
+
+    def values(self, row: str, seed: int, runs: Path) -> Values:
+        """The config of one run; ``{runs}`` and ``{seed}`` in its texts are filled in."""
+        changed = self.rows[row].changes()
+        values = merged(self.base, changed) | {"name": row, "seed": seed}
+        if self.scale is not None:
+            values = scaled(values, self.scale)
+        values = merged(values, self.over)
+        own = f"{self.name}-{row}" if "data" in changed else self.name
+        values["data"] = {"folder": f"prepared/{own}", **(values.get("data") or {})}
+        return filled(values, {"{runs}": str(runs), "{seed}": str(seed)})
+
+    def choose(self, wanted: str | None) -> list[str]:
+        """The rows that a list such as ``main,dqn-tau-*`` names, in the order of the suite."""
+        parts = [part.strip() for part in (wanted or "default").split(",") if part.strip()]
+        chosen = {name for part in parts for name in self._named(part)}
+        return [name for name in self.rows if name in chosen]
+
+    def _named(self, part: str) -> Sequence[str]:
+        if part in self.rows:
+            return [part]
+        if part == "all" or (part == "default" and not self.default):
+            return list(self.rows)
+        if part == "default":
+            return self.default
+        found = [name for name, row in self.rows.items() if row.table == part or fnmatch(name, part)]
+        if not found:
+            raise ValueError(f"no row {part!r} in suite {self.name!r}; it has {', '.join(self.rows)}")
+        return found
+
+
+def load_suite(path: Path) -> Suite:
+    """The suite of a YAML file; ``base`` may be the path of a config, from the folder of the suite."""
+    values = read_yaml(path)
+    values.setdefault("name", path.stem)
+    if isinstance(values.get("base"), str):
+        values["base"] = read_yaml(path.parent / values["base"])
+    try:
+        suite = Suite.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {explain(error, Suite)}") from None
+    for name in suite.default:
+        if name not in suite.rows:
+            raise ConfigError(f"{path}: default names the row {name!r}; the rows are {', '.join(suite.rows)}")
+    return suite

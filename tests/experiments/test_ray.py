@@ -1,0 +1,38 @@
+"""The same suite as tasks of a Ray cluster that is started for the test."""
+
+import signal
+import sys
+
+import pytest
+from suite_cases import write_suite
+from test_compare import RUNS, alive, start, undisturbed, wait_until_training
+
+from rota.experiments import on_ray
+
+
+def test_without_ray_the_message_says_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ValueError, match=r"--on ray needs Ray; install it with: pip install 'rota-nmt\[ray\]'"):
+        on_ray.connect()
+
+
+@pytest.mark.slow
+def test_a_suite_on_ray_is_interrupted_and_gone_on_with(tmp_path, monkeypatch):
+    pytest.importorskip("ray")
+    write_suite(tmp_path)
+    process = start(tmp_path, "--on", "ray", "--jobs", "2")
+    wait_until_training(tmp_path, process=process)
+    process.send_signal(signal.SIGINT)
+    output = process.communicate(timeout=120)[0].decode()
+    assert process.returncode == 130, output
+    assert "uniform/seed-1: stopped" in output
+    assert not alive(str(tmp_path))
+    again = start(tmp_path, "--on", "ray", "--jobs", "2")
+    output = again.communicate(timeout=300)[0].decode()
+    assert again.returncode == 0, output
+    assert "2 of 2 runs are done" in output
+    monkeypatch.chdir(tmp_path)
+    for row in RUNS:
+        run = tmp_path / "runs" / "small" / row / "seed-1"
+        assert not (run / on_ray.STOP).exists()
+        assert (run / "steps.jsonl").read_bytes() == (undisturbed(tmp_path, row) / "steps.jsonl").read_bytes()

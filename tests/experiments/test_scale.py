@@ -1,0 +1,96 @@
+"""The full-size rows on a laptop: every number worked out by hand for 1,500 of the paper's 150,000 steps."""
+
+import pytest
+
+from rota.config import parse_config
+from rota.experiments.paper import BASE, CONTROLS, DQN_ABLATION, MAIN, TSCL_ABLATION, written
+from rota.experiments.scale import Scale, same_fraction, scaled
+from rota.experiments.values import merged
+
+SIZE = Scale(steps=1_500, tokens=1_000, peak=0.003, more_decisions=5)
+ROWS = MAIN | TSCL_ABLATION | DQN_ABLATION | CONTROLS
+
+
+def full(row):
+    return merged(written(BASE), ROWS[row].changes())
+
+
+def small(row, size=SIZE):
+    return scaled(full(row), size)
+
+
+def test_durations_keep_their_share_of_the_run():
+    values = small("dqn")
+    assert values["training"]["steps"] == 1_500
+    assert values["training"]["checkpoint_every"] == 40  # 4k of 150k
+    assert values["training"]["validate_every"] == 75  # 5 %
+    assert values["student"]["lr_warmup"] == 160  # 16k of 150k
+    assert values["teacher"]["warmup"]["until"] == 160
+    assert values["teacher"]["epsilon_steps"] == 500  # 50k of 150k
+
+
+def test_the_learning_rate_keeps_its_peak_and_not_the_noam_factor():
+    assert small("uniform")["student"]["learning_rate"] == {"peak": 0.003, "decay": "inverse-sqrt"}
+    kept = small("uniform", Scale(steps=1_500))["student"]["learning_rate"]["peak"]
+    assert kept == pytest.approx(10 / (512 * 16_000) ** 0.5)  # 0.0035, as in the full run; the factor would give 0.035
+
+
+def test_dqn_decides_five_times_as_often_on_a_fifth_of_its_state():
+    teacher = small("dqn")["teacher"]
+    assert (teacher["decide_every"], teacher["refresh"]) == (2, "1/5")
+    as_before = small("dqn", Scale(steps=1_500))["teacher"]
+    assert (as_before["decide_every"], as_before["refresh"]) == (10, "1")
+
+
+def test_the_replay_memory_is_a_share_of_the_decisions_after_the_warm_up():
+    # Paper: (150k - 16k) / 10 = 13,400 decisions; here (1,500 - 160) / 2 = 670, a twentieth.
+    teacher = small("dqn")["teacher"]
+    assert teacher["replay_minimum"] == 50
+    assert teacher["replay_capacity"] == 500
+    assert teacher["replay_batch"] == 50, "no more than the minimum"
+
+
+def test_tau_moves_the_target_as_far_in_the_same_share_of_a_run():
+    # 13,400 - 1,000 = 12,400 updates of the Q network in the paper, 670 - 50 = 620 here: each counts for 20.
+    assert small("dqn")["teacher"]["tau"] == pytest.approx(1 - 0.995**20)  # 0.095
+    assert small("dqn-tau-0.5")["teacher"]["tau"] == pytest.approx(1 - 2**-20)
+    assert small("dqn-tau-0.995")["teacher"]["tau"] == 1.0, "saturated"
+    assert same_fraction(0.5, 30, 10) == pytest.approx(0.875)
+
+
+def test_gamma_stays():
+    assert small("dqn")["teacher"]["gamma"] == 0.99
+    assert small("dqn-gamma-0.01")["teacher"]["gamma"] == 0.01
+
+
+def test_tscl_decides_as_often_as_before():
+    assert small("tscl")["teacher"]["decide_every"] == 1
+    assert small("tscl-n-10")["teacher"]["decide_every"] == 10
+
+
+def test_a_reward_batch_is_one_training_batch():
+    assert small("tscl")["teacher"]["reward_tokens"] == 1_000
+    assert small("dqn")["teacher"]["reward_tokens"] == 1_000
+
+
+def test_what_a_warm_up_is_besides_its_length_stays():
+    assert small("tscl-warmup-all")["teacher"]["warmup"]["languages"] == "all"
+    assert small("tscl")["teacher"]["warmup"]["inform"] == "all", "TSCL hears of it"
+    assert small("dqn")["teacher"]["warmup"]["inform"] == "none"
+    assert small("tscl-no-warmup")["teacher"]["warmup"] is None
+    assert "warmup" not in small("uniform")["teacher"]
+
+
+def test_replay_controls_choose_as_often_as_the_run_that_they_read():
+    for row in ("replay-proportions", "replay-shuffled"):
+        assert ROWS[row].changes()["teacher"]["decide_every"] == 10
+        assert small(row)["teacher"]["decide_every"] == small("dqn")["teacher"]["decide_every"]
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_every_row_is_a_valid_config_in_both_sizes(row):
+    parse_config(full(row))
+    config = parse_config(small(row))
+    assert config.training.steps == 1_500
+    again = scaled(full(row), Scale(steps=150_000, tokens=8_000))
+    assert parse_config(again).teacher == parse_config(full(row)).teacher, "the full size is a size like any other"

@@ -1,0 +1,189 @@
+"""Suites in YAML: what a few lines mean, and what is said about mistakes."""
+
+from pathlib import Path
+
+import pytest
+from suite_cases import SUITE, write_suite
+
+from rota.experiments.jobs import describe, plan
+from rota.experiments.suite import load_suite, parse_seeds
+from rota.experiments.suites import open_suite
+from rota.settings import ConfigError
+
+RUNS = Path("runs/x")
+
+
+def suite_of(tmp_path, text):
+    (tmp_path / "mine.yaml").write_text(text)
+    return load_suite(tmp_path / "mine.yaml")
+
+
+def plan_all(suite, **options):
+    return plan(suite, RUNS, **{"rows": list(suite.rows), "seeds": suite.seeds} | options)
+
+
+def test_a_row_changes_some_values_of_the_base_and_keeps_the_others(tmp_path):
+    suite = suite_of(tmp_path, SUITE + "  long: {training: {steps: 500}, student: {learning_rate: {peak: 0.02}}}\n")
+    values = suite.values("long", 3, RUNS)
+    assert values["training"]["steps"] == 500
+    assert values["training"]["tokens"] == 150
+    assert values["student"]["learning_rate"] == {"peak": 0.02}
+    assert values["student"]["width"] == 32
+    assert (values["name"], values["seed"]) == ("long", 3)
+    assert suite.values("uniform", 1, RUNS)["training"]["steps"] == 80, "other rows are not touched"
+
+
+def test_a_teacher_is_replaced_as_a_whole(tmp_path):
+    base = "base: {data: {corpus: synthetic}, teacher: {name: temperature, temperature: 2}}\n"
+    suite = suite_of(tmp_path, base + "rows: {u: {teacher: {name: uniform}}}")
+    assert suite.values("u", 1, RUNS)["teacher"] == {"name": "uniform"}, "without the temperature of the base"
+
+
+def test_all_rows_share_the_prepared_data_unless_they_change_them(tmp_path):
+    suite = suite_of(tmp_path, SUITE + "  more: {data: {subwords: {size: 500}}}\n")
+    assert suite.values("uniform", 1, RUNS)["data"]["folder"] == "prepared/mine"
+    assert suite.values("more", 1, RUNS)["data"]["folder"] == "prepared/mine-more"
+
+
+def test_placeholders_are_filled_in_and_other_braces_stay(tmp_path):
+    teacher = '{name: replay-proportions, run: "{runs}/uniform/seed-{seed}"}'
+    suite = suite_of(tmp_path, SUITE + f'  again: {{teacher: {teacher}, data: {{path: "{{language}}"}}}}\n')
+    values = suite.values("again", 4, RUNS)
+    assert values["teacher"]["run"] == "runs/x/uniform/seed-4"
+    assert values["data"]["path"] == "{language}"
+
+
+def test_a_run_that_reads_another_one_needs_it(tmp_path):
+    teacher = '{name: replay-proportions, run: "{runs}/uniform/seed-{seed}"}'
+    suite = suite_of(tmp_path, SUITE + f"  again: {{teacher: {teacher}}}\nseeds: 2\n")
+    jobs = {job.name: job for job in plan_all(suite)}
+    assert list(jobs)[:4] == ["uniform/seed-1", "warm/seed-1", "again/seed-1", "uniform/seed-2"], "seed by seed"
+    assert jobs["again/seed-2"].needs == ("uniform/seed-2",)
+    assert jobs["warm/seed-2"].needs == ()
+
+
+def test_runs_that_wait_for_each_other_are_refused(tmp_path):
+    row = '  {}: {{teacher: {{name: replay-proportions, run: "{{runs}}/{}/seed-{{seed}}"}}}}\n'
+    suite = suite_of(tmp_path, SUITE + row.format("one", "two") + row.format("two", "one"))
+    with pytest.raises(ConfigError, match="one/seed-1 reads two/seed-1, which waits for it"):
+        plan_all(suite)
+
+
+def test_the_base_may_be_a_config_beside_the_suite(tmp_path):
+    (tmp_path / "my.yaml").write_text("data: {corpus: synthetic}\ntraining: {steps: 77}\n")
+    suite = suite_of(tmp_path, "base: my.yaml\nrows: {u: {teacher: uniform}}\n")
+    assert suite.values("u", 1, RUNS)["training"]["steps"] == 77
+    assert suite.name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("written", "seeds"),
+    [(3, (1, 2, 3)), ("2", (1, 2)), ("4,7", (4, 7)), ("7,", (7,)), ([5, 6], (5, 6))],
+)
+def test_seeds_are_a_number_or_a_list(written, seeds):
+    assert parse_seeds(written) == seeds
+
+
+@pytest.mark.parametrize("written", [0, "0", "many", "1,x", [1, 1], True, -3, []])
+def test_seeds_that_are_neither_are_refused(written):
+    with pytest.raises(ValueError, match="seeds"):
+        parse_seeds(written)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("rows:", "rowes:"), "unknown key 'rowes'; did you mean 'rows'"),
+        (("{teacher: uniform}", "{techer: uniform}"), "unknown key 'rows.uniform.techer'; did you mean 'teacher'"),
+        (("  uniform:", "  uni form:"), "rows.uni form"),
+        (("label: Proportional", "table: best"), "rows.warm.table"),
+        (("base:\n", "seeds: some\nbase:\n"), "seeds 'some' are not understood"),
+        (("base:\n", "default: [moon]\nbase:\n"), "default names the row 'moon'; the rows are uniform, warm"),
+    ],
+)
+def test_a_mistake_in_a_suite_is_one_line_with_its_place(tmp_path, change, message):
+    with pytest.raises(ConfigError) as error:
+        suite_of(tmp_path, SUITE.replace(*change))
+    assert "mine.yaml" in str(error.value)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("teacher: uniform", "teacher: unifrom"), "unknown 'name' 'unifrom'; did you mean 'uniform'"),
+        (("tokens: 150", "tokens: many"), "training.tokens"),
+        (("warmup: 30", "warmup: 300"), "teacher.warmup lasts 300 steps and the run 80"),
+    ],
+)
+def test_a_mistake_in_a_row_is_found_before_anything_runs(tmp_path, change, message):
+    suite = suite_of(tmp_path, SUITE.replace(*change))
+    with pytest.raises(ConfigError, match=message):
+        plan_all(suite)
+
+
+def test_rows_are_chosen_by_name_table_or_pattern():
+    suite = open_suite("laptop")
+    assert suite.choose("main") == [
+        "uniform",
+        "proportional",
+        "uniform-warmup",
+        "proportional-warmup",
+        "shuffled",
+        "tscl",
+        "dqn",
+    ]
+    assert suite.choose("dqn") == ["dqn"], "a row's own name comes first"
+    assert suite.choose("dqn-tau-*, uniform") == ["uniform", "dqn-tau-0.5", "dqn-tau-0.995"]
+    assert suite.choose(None) == [*suite.choose("main"), "temperature-2", "temperature-5", "replay-proportions"]
+    assert suite.choose("all") == list(suite.rows)
+    with pytest.raises(ValueError, match="no row 'moon' in suite 'laptop'; it has uniform, "):
+        suite.choose("moon")
+
+
+def test_another_corpus_takes_the_place_of_the_whole_section(tmp_path):
+    suite = open_suite("laptop", corpus="synthetic")
+    assert suite.name == "laptop-synthetic"
+    assert suite.base["data"] == {"corpus": "synthetic", "subwords": {"size": 1500}}
+    other = open_suite(str(write_suite(tmp_path)), corpus="catalogues")
+    assert other.base["data"] == {"corpus": "catalogues", "subwords": {"size": "4k"}}, "no low_resource of before"
+    assert open_suite("laptop", corpus="catalogues").name == "laptop", "its own corpus"
+    (tmp_path / "mine.yaml").write_text("data: {languages: [az, tr], train: t.tsv, dev: d.tsv, test: e.tsv}\n")
+    mine = open_suite("laptop", corpus=str(tmp_path / "mine.yaml"))
+    assert mine.name == "laptop-mine"
+    assert mine.base["data"]["languages"] == ["az", "tr"]
+
+
+def test_unknown_suites_and_corpora_name_the_known_ones(tmp_path):
+    with pytest.raises(ValueError, match="no suite 'lptop'; give laptop, controls, paper, or the path of a YAML file"):
+        open_suite("lptop")
+    with pytest.raises(ValueError, match="no corpus 'moon'; give catalogues, synthetic, ted8, or a YAML file"):
+        open_suite("laptop", corpus="moon")
+    (tmp_path / "empty.yaml").write_text("student: {preset: tiny}\n")
+    with pytest.raises(ConfigError, match="empty.yaml has no section data"):
+        open_suite("laptop", corpus=str(tmp_path / "empty.yaml"))
+
+
+def test_another_size_of_ones_own_suite_keeps_the_proportions(tmp_path):
+    suite = open_suite(str(write_suite(tmp_path)), steps=40, tokens=50)
+    values = suite.values("warm", 1, RUNS)
+    assert values["training"]["steps"] == 40
+    assert values["training"]["tokens"] == 50
+    assert values["training"]["checkpoint_every"] == 10
+    assert values["teacher"]["warmup"]["until"] == 15
+    assert values["student"]["lr_warmup"] == 10
+    assert values["student"]["learning_rate"]["peak"] == 0.01
+
+
+def test_the_description_for_reports_has_every_row_and_keeps_those_of_before(tmp_path):
+    suite = load_suite(write_suite(tmp_path))
+    assert describe(suite, tmp_path, plan(suite, tmp_path, rows=["warm"], seeds=[2]))["rows"] == [
+        {"name": "warm", "label": "Proportional", "warmup": "30", "table": "other", "paper": None, "place": None}
+    ]
+    before = '{"seeds": [1], "rows": [{"name": "warm"}, {"name": "gone"}]}'
+    (tmp_path / "suite.json").write_text(before)
+    found = describe(suite, tmp_path, plan(suite, tmp_path, rows=["uniform"], seeds=[2]))
+    assert found["seeds"] == [1, 2]
+    assert [row["name"] for row in found["rows"]] == ["uniform", "warm", "gone"]
+    assert found["rows"][0]["warmup"] == "no"
