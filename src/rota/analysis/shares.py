@@ -9,6 +9,7 @@ import matplotlib
 import numpy as np
 
 from rota.analysis.colours import language_colours
+from rota.analysis.runs import record_path
 from rota.records import read_record
 from rota.types import Arm, FloatArray
 
@@ -21,7 +22,7 @@ WINDOWS = 25
 def share_windows(run: Path, windows: int = WINDOWS) -> tuple[FloatArray, dict[Arm, FloatArray]]:
     """Ends of equal windows of steps, and each language's share of the target tokens in every window."""
     sizes = json.loads((run / "run.json").read_text(encoding="utf-8"))["data"]["sizes"]
-    entries = list(read_record(run / "steps.jsonl"))
+    entries = list(read_record(record_path(run, "steps.jsonl")))
     if not entries:
         raise ValueError(f"{run} has no steps yet; train it first with rota train")
     windows = min(windows, len(entries))

@@ -1,0 +1,135 @@
+"""One HTML page that needs nothing else: sentences, tables and figures, light and dark, for screen and paper."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from string import Template
+
+from rota.analysis.colours import SCHEDULES
+from rota.analysis.drawing import Picture
+from rota.analysis.table import Table, to_csv, to_html, to_markdown
+
+PAGE = Template("""\
+<!doctype html>
+<html lang="en-GB">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>$title</title>
+<link rel="icon" href="data:,">
+<style>
+$style
+</style>
+</head>
+<body>
+<header>
+<h1>$title</h1>
+<p class="soft">$about</p>
+<nav aria-label="Sections"><ul>
+$links
+</ul></nav>
+</header>
+<main>
+$sections
+</main>
+</body>
+</html>
+""")
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the report. ``commands`` are lines to copy into a shell."""
+
+    name: str
+    title: str
+    sentences: Sequence[str] = ()
+    points: Sequence[str] = ()
+    commands: Sequence[str] = ()
+    pictures: Sequence[Picture] = ()
+    tables: Sequence[Table] = field(default_factory=list)
+
+    @property
+    def empty(self) -> bool:
+        return not (self.sentences or self.points or self.commands or self.pictures or self.tables)
+
+
+def make_page(title: str, about: str, sections: Sequence[Section]) -> str:
+    shown = [section for section in sections if not section.empty]
+    links = "\n".join(f'<li><a href="#{found.name}">{html.escape(found.title)}</a></li>' for found in shown)
+    return PAGE.substitute(
+        title=html.escape(title),
+        about=html.escape(about),
+        style=page_style(),
+        links=links,
+        sections="\n".join(map(_section, shown)),
+    )
+
+
+def page_style() -> str:
+    text = resources.files("rota.analysis").joinpath("data", "page.css").read_text(encoding="utf-8")
+    themes = zip(*SCHEDULES, strict=True)
+    light, dark = (
+        "  " + " ".join(f"--schedule-{index}: {colour};" for index, colour in enumerate(theme)) for theme in themes
+    )
+    return Template(text).substitute(light=light, dark=dark)
+
+
+def _section(section: Section) -> str:
+    parts = [f'<section id="{section.name}">', _heading(2, section.name, section.title)]
+    notes = dict.fromkeys(table.note for table in section.tables if table.note)
+    parts += [f"<p>{_words(sentence)}</p>" for sentence in (*section.sentences, *notes)]
+    parts += [f"<p><code>{html.escape(command)}</code></p>" for command in section.commands]
+    if section.pictures:
+        parts.append('<div class="figures">' + "\n".join(map(_figure, section.pictures)) + "</div>")
+    if section.points:
+        parts.append("<ul>" + "\n".join(f"<li>{_words(point)}</li>" for point in section.points) + "</ul>")
+    parts += map(_table, section.tables)
+    return "\n".join([*parts, "</section>"])
+
+
+def _words(text: str) -> str:
+    """Text as HTML; a number stays with its per cent sign."""
+    return html.escape(text).replace(" %", "&nbsp;%")
+
+
+def _heading(level: int, anchor: str, title: str) -> str:
+    return f'<h{level}><a href="#{anchor}">{html.escape(title)}</a></h{level}>'
+
+
+def _figure(picture: Picture) -> str:
+    alt = html.escape(picture.alt)
+    return (
+        f'<figure id="figure-{picture.name}">{_heading(3, f"figure-{picture.name}", picture.title)}'
+        f'<div role="img" aria-label="{alt}">{picture.svg}</div>'
+        f"<figcaption>{_words(picture.caption)}</figcaption></figure>"
+    )
+
+
+def _table(table: Table) -> str:
+    data = base64.b64encode(to_csv(table).encode()).decode()
+    link = f'<a download="{table.name}.csv" href="data:text/csv;base64,{data}">numbers as CSV</a>'
+    heading = _heading(3, f"table-{table.name}", table.title)
+    return f'<div id="table-{table.name}">{heading}{to_html(table)}<p class="download">{link}</p></div>'
+
+
+def make_markdown(title: str, about: str, sections: Sequence[Section]) -> str:
+    """The same report for places that show no HTML; figures are the PNG files beside it."""
+    parts = [f"# {title}", about]
+    for section in sections:
+        if section.empty:
+            continue
+        parts += [f"## {section.title}", *section.sentences]
+        if section.commands:
+            parts.append("```bash\n" + "\n".join(section.commands) + "\n```")
+        parts += [
+            f"![{picture.title}](figures/{picture.name}.png)\n\n{picture.caption}" for picture in section.pictures
+        ]
+        if section.points:
+            parts.append("\n".join(f"- {point}" for point in section.points))
+        parts += [to_markdown(table).rstrip("\n") for table in section.tables]
+    return "\n\n".join(parts) + "\n"

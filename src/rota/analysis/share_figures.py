@@ -1,0 +1,108 @@
+"""Which languages the schedules trained on, in all and over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rota.analysis.colours import language_colours
+from rota.analysis.drawing import INK, PAGE, Picture, canvas, finish, language_legend, percent_axis, step_axis
+from rota.analysis.runs import Row, RunRecords, Study
+from rota.types import Arm, FloatArray
+
+
+def in_family_order(run: RunRecords) -> list[Arm]:
+    """Languages as they lie in bars: relatives beside each other where the colours know them, else as in the corpus."""
+    known = [arm for arm in language_colours(["az", "tr", "be", "ru", "gl", "pt", "sk", "cs"]) if arm in run.sizes]
+    return [*known, *(arm for arm in run.sizes if arm not in known)]
+
+
+def mean_shares(row: Row) -> dict[Arm, float]:
+    """Share of the tokens by language, mean over seeds."""
+    shares = [run.history.overall for run in row.runs.values() if run.history.updates]
+    return {arm: float(np.mean([found[arm] for found in shares])) for arm in shares[0]} if shares else {}
+
+
+def proportions(study: Study, rows: Sequence[Row]) -> Picture:
+    """Stacked bars, one for each schedule, under the two references of the paper's figure."""
+    run = study.any_run
+    total = sum(run.sizes.values())
+    bars: dict[str, dict[Arm, float]] = {
+        "1/K each": dict.fromkeys(run.sizes, 1 / len(run.sizes)),
+        "as in the corpus": {arm: size / total for arm, size in run.sizes.items()},
+    }
+    bars |= {row.short: mean_shares(row) for row in rows if mean_shares(row)}
+    languages, colours = in_family_order(run), language_colours(in_family_order(run))
+    with canvas(1.3 + 0.3 * len(bars)) as (figure, [axes]):
+        left = np.zeros(len(bars))
+        for arm in languages:
+            widths = np.array([shares[arm] for shares in bars.values()])
+            drawn = axes.barh(
+                list(bars), widths, left=left, color=colours[arm], edgecolor=PAGE, linewidth=0.6, label=arm
+            )
+            labels = [f"{width:.0%}" if width >= 0.075 else "" for width in widths]
+            axes.bar_label(drawn, labels, label_type="center", fontsize=7, color=_on(colours[arm]))
+            left += widths
+        axes.invert_yaxis()
+        axes.axhline(1.5, color=INK, linewidth=0.6)
+        axes.grid(visible=False)
+        axes.set(xlim=(0, 1), xlabel="share of the target tokens")
+        percent_axis(axes.xaxis)
+        language_legend(figure, axes)
+        caption = (
+            "Proportions of data seen during training, mean over seeds. Above the line two references: every language "
+            "the same, and the corpus. Related languages have related colours, the smaller relative the lighter one."
+        )
+        alt = "Stacked bars of language shares. " + "; ".join(map(_spoken, bars, bars.values()))
+        return finish(figure, name="proportions", title="What each schedule trained on", caption=caption, alt=alt)
+
+
+def _on(colour: str) -> str:
+    """Black or white letters on a colour, whichever can be read; both stay what they are in the dark."""
+    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "#ffffff"
+
+
+def _spoken(name: str, shares: dict[Arm, float]) -> str:
+    return f"{name}: " + ", ".join(f"{arm} {share:.0%}" for arm, share in shares.items())
+
+
+def evolution(row: Row) -> Picture:
+    """Stacked areas of the language shares in windows, mean over seeds."""
+    runs = [run for run in row.runs.values() if run.history.updates]
+    languages = in_family_order(runs[0])
+    colours = language_colours(languages)
+    ends = runs[0].history.ends
+    shares = {arm: mean_over([run.history.shares[arm] for run in runs]) for arm in languages}
+    steps = np.concatenate([[0.0], ends])
+    levels = [np.concatenate([share[:1], share]) for share in shares.values()]
+    with canvas(3.0) as (figure, [axes]):
+        axes.stackplot(
+            steps, levels, labels=languages, colors=list(colours.values()), step="pre", edgecolor=PAGE, linewidth=0.2
+        )
+        axes.set(xlim=(0, ends[-1]), ylim=(0, 1), ylabel="share of the target tokens")
+        step_axis(axes)
+        percent_axis(axes.yaxis)
+        axes.grid(visible=False)
+        language_legend(figure, axes)
+        window = ends[-1] / len(ends)
+        caption = (
+            f"Which languages {row.title} chose, in windows of {window:,.0f} steps (1,000 of 150,000 in the paper), "
+            f"mean over {_count(len(runs), 'seed')}."
+        )
+        alt = f"Stacked areas over the steps of {row.title}; over the whole run {_spoken('', mean_shares(row))[2:]}"
+        title = f"Evolution of the policy: {row.short}"
+        return finish(figure, name=f"evolution-{row.name}", title=title, caption=caption, alt=alt)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def mean_over(curves: Sequence[FloatArray]) -> FloatArray:
+    """Mean over runs at each place, of those that have come so far."""
+    stacked = np.stack(curves)
+    known = ~np.isnan(stacked)
+    sums, counts = np.where(known, stacked, 0.0).sum(axis=0), known.sum(axis=0)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
