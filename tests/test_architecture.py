@@ -9,7 +9,7 @@ import rota
 
 ROOT = Path(rota.__file__).parent
 
-LEAVES = {"types", "settings", "records", "checkpoint"}
+LEAVES = {"types", "settings", "records", "checkpoint", "statistics"}
 PARTS = {"data", "student", "teachers"}
 COMPOSERS = {"training", "evaluation"}
 ALL_BELOW_CONFIG = LEAVES | PARTS | COMPOSERS
@@ -19,19 +19,22 @@ MAY_IMPORT: dict[str, set[str]] = {
     "settings": set(),
     "records": set(),
     "checkpoint": {"records", "types"},
+    "statistics": {"types"},
     "data": LEAVES,
     "student": LEAVES,
     "teachers": LEAVES,
     "training": LEAVES | PARTS,
     "evaluation": LEAVES | PARTS,
-    "analysis": {"types", "settings", "records"},  # files only: it never loads a model
+    "analysis": {"types", "settings", "records", "statistics"},  # files only: it never loads a model
     "config": ALL_BELOW_CONFIG,
     "api": ALL_BELOW_CONFIG | {"config"},
-    "experiments": ALL_BELOW_CONFIG | {"config", "api"},
     "show": ALL_BELOW_CONFIG,
+    "experiments": ALL_BELOW_CONFIG | {"config", "api", "show"},
+    "show_comparison": ALL_BELOW_CONFIG,
     "runner": ALL_BELOW_CONFIG | {"config", "api", "show", "analysis"},
     "demo": ALL_BELOW_CONFIG | {"config", "api", "show", "runner", "analysis"},
-    "commands": ALL_BELOW_CONFIG | {"config", "api", "show", "runner", "demo", "analysis", "experiments"},
+    "commands": ALL_BELOW_CONFIG
+    | {"config", "api", "show", "show_comparison", "runner", "demo", "analysis", "experiments"},
     "cli": {"commands"},
     "__init__": ALL_BELOW_CONFIG | {"config", "api"},
     "__main__": {"cli"},

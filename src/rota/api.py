@@ -19,19 +19,23 @@ import numpy as np
 import torch
 
 from rota.checkpoint import Checkpoints
-from rota.config import RunConfig
+from rota.config import RunConfig, parse_config
 from rota.data.batches import make_stream
 from rota.data.prepare import Progress as PrepareProgress
 from rota.data.prepare import prepare as prepare_data
 from rota.data.store import Store
-from rota.evaluation.evaluate import Evaluation, EvaluationConfig, Progress
+from rota.evaluation.config import EvaluationConfig
+from rota.evaluation.evaluate import Evaluation
 from rota.evaluation.evaluate import evaluate as evaluate_run
+from rota.evaluation.translations import Progress
 from rota.evaluation.translator import read_run
-from rota.records import write_atomically
+from rota.records import Record, write_atomically
 from rota.settings import ConfigError
 from rota.student.nmt import build_student
+from rota.student.team import Team
 from rota.teachers import Classroom, build_teacher
 from rota.training.devsets import DevSets
+from rota.training.distributed import NoRecord, join_team
 from rota.training.journal import Journal
 from rota.training.loop import Listener, Loop, Streams
 from rota.training.probe import Probe
@@ -60,9 +64,9 @@ def prepare(config: RunConfig, *, again: bool = False, progress: PrepareProgress
     )
 
 
-def build_loop(config: RunConfig, store: Store, run: Path) -> Loop:
-    """All parts of a run, put together and brought to where the run stands."""
-    training = config.training
+def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = None) -> Loop:
+    """All parts of a run, put together and brought to where the run stands; ``team`` trains it together."""
+    training, team = config.training, team or Team()
     check_durations(config)
     store.check()
     if training.threads is not None:
@@ -73,6 +77,7 @@ def build_loop(config: RunConfig, store: Store, run: Path) -> Loop:
         vocabulary=store.manifest.vocabulary,
         steps=training.steps,
         seed=seed_for(config.seed, "student"),
+        team=team,
     )
     sets = DevSets(
         store,
@@ -87,13 +92,14 @@ def build_loop(config: RunConfig, store: Store, run: Path) -> Loop:
         build_teacher(config.teacher, classroom, np.random.default_rng(seed_for(config.seed, "teacher"))),
         Streams(lambda arm: make_stream(store, arm, budget.get(arm, training.tokens), streams_seed)),
         Probe(student, sets),
-        Journal(run),
+        Journal(run, Record if team.first else NoRecord),
         Checkpoints(run / "checkpoints", keep=training.keep),
         training,
         decide_every=config.teacher.decide_every,
         observe_every=config.teacher.observe_every,
+        team=team,
     )
-    start_run(config, store, sets, run)
+    team.after_first(lambda: start_run(config, store, sets, run))
     loop.resume()
     return loop
 
@@ -113,8 +119,11 @@ def check_durations(config: RunConfig) -> None:
 
 
 @contextmanager
-def locked(run: Path) -> Iterator[None]:
-    """Only one process trains a run; the lock goes with the process, however it ends."""
+def locked(run: Path, team: Team | None = None) -> Iterator[None]:
+    """Only one process, or one team, trains a run; the lock goes with the first process, however it ends."""
+    if team is not None and not team.first:
+        yield
+        return
     run.mkdir(parents=True, exist_ok=True)
     with (run / ".lock").open("w") as file:
         try:
@@ -134,8 +143,8 @@ def run_loop(
     stop: Callable[[], bool] = lambda: False,
 ) -> None:
     """Train until ``until``, the end, or ``stop``, with TensorBoard beside the given listeners."""
-    board = TensorBoard(run / "tensorboard", loop.step) if config.training.tensorboard else None
-    loop.listeners = [*listeners, *([board] if board else [])]
+    board = TensorBoard(run / "tensorboard", loop.step) if config.training.tensorboard and loop.team.first else None
+    loop.listeners = [*listeners, *([board] if board else [])] if loop.team.first else []
     try:
         loop.run(until, stop)
     finally:
@@ -145,10 +154,13 @@ def run_loop(
 
 
 def train(config: RunConfig, run: Path | str, *, until: int | None = None, listeners: Sequence[Listener] = ()) -> Loop:
-    """Train, or go on training, the run in the folder ``run``; the data are prepared first if need be."""
+    """Train, or go on training, the run in the folder ``run``; the data are prepared first if need be.
+
+    Under ``torchrun`` its processes train the run together; listeners hear of it in the first one alone.
+    """
     run = Path(run)
-    with locked(run):
-        loop = build_loop(config, prepare(config), run)
+    with join_team(config.student.device) as team, locked(run, team):
+        loop = build_loop(config, team.after_first(lambda: prepare(config)), run, team)
         if loop.step < loop.steps:
             run_loop(loop, config, run, until=until, listeners=listeners)
     return loop
@@ -159,10 +171,17 @@ def evaluate(
     *,
     split: Literal["dev", "test"] = "test",
     step: int | None = None,
-    search: EvaluationConfig | None = None,
+    select: str | None = None,
+    combine: str | None = None,
+    window: int | None = None,
+    beam: int | None = None,
+    select_beam: int | None = None,
     progress: Progress = lambda *_: None,
 ) -> Evaluation:
-    """Translate and score a run's test (or dev) sets; ``search`` takes the place of the settings in its config."""
+    """Translate and score a run's test (or dev) sets; what is given takes the place of the settings in its config.
+
+    ``select``: low-resource, macro, high-resource, loss or none. ``combine``: last, average or ensemble.
+    """
     run = Path(run)
     about = read_run(run)
     store = Store.open(Path(about["data"]["folder"]))
@@ -170,8 +189,11 @@ def evaluate(
         raise ValueError(
             f"{store.folder} holds other data than {run} was trained on; prepare those again, or train anew"
         )
-    search = search or EvaluationConfig.model_validate(about["config"]["evaluation"])
-    return evaluate_run(run, store, search, split=split, step=step, progress=progress)
+    written = EvaluationConfig.model_validate(about["config"]["evaluation"])
+    config = written.changed(
+        select=select, combine=combine, window=window, step=step, beam=beam, select_beam=select_beam
+    )
+    return evaluate_run(run, store, config, split=split, step=step, progress=progress)
 
 
 def start_run(config: RunConfig, store: Store, sets: DevSets, run: Path) -> None:
@@ -200,18 +222,35 @@ def describe(config: RunConfig, store: Store) -> dict[str, Any]:
     }
 
 
-# Settings that may differ when a run goes on: they do not change what is computed.
-FREE = {"name", "training.keep", "training.tensorboard", "training.threads", "student.device", "data.folder"}
+# Settings that may differ when a run goes on: they do not change what is computed. The folder of a replayed run may
+# have moved; the teacher itself refuses another run in it.
+FREE = {"name", "training.keep", "training.tensorboard", "training.threads", "student.device"}
+FREE |= {"data.folder", "teacher.run", "student.compile"}
 
 
 def _same_run(before: dict[str, Any], now: dict[str, Any], run: Path) -> None:
     if before["data"]["fingerprint"] != now["data"]["fingerprint"]:
         raise ConfigError(f"{run} was trained on other data; choose another folder with --run, or delete this one")
-    old, new = _leaves(before["config"]), _leaves(now["config"])
+    change = difference(before["config"], now["config"])
+    if change is not None:
+        raise ConfigError(f"{run} holds another run: {change}; choose another folder with --run, or delete it")
+
+
+def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
+    """The first setting that makes two dumped configs two runs, with both values; None if it is the same run."""
+    old, new = _leaves(_with_defaults(before)), _leaves(now)
     for key in sorted({*old, *new} - FREE):
         if old.get(key) != new.get(key) and not key.startswith(("evaluation.", "data.")):
-            change = f"{key} was {old.get(key)!r} and is {new.get(key)!r}"
-            raise ConfigError(f"{run} holds another run: {change}; choose another folder with --run, or delete it")
+            return f"{key} was {old.get(key)!r} and is {new.get(key)!r}"
+    return None
+
+
+def _with_defaults(dumped: dict[str, Any]) -> dict[str, Any]:
+    """A config as an older version wrote it, with the settings that came since; as it is, if one has gone since."""
+    try:
+        return parse_config(dumped).dump()
+    except ConfigError:
+        return dumped
 
 
 def _leaves(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

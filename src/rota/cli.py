@@ -6,10 +6,14 @@ import logging
 import os
 import sys
 
-from rota.commands import runs, scores, studies, teaching
+# In this order --help lists the commands.
+from rota.commands import runs, scores
+
+# isort: split
+from rota.commands import comparing, models, reporting, studies, teaching
 from rota.commands.app import app
 
-__all__ = ["app", "main", "runs", "scores", "studies", "teaching"]
+__all__ = ["app", "comparing", "main", "models", "reporting", "runs", "scores", "studies", "teaching"]
 
 
 def main() -> None:
@@ -20,8 +24,10 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     try:
         app()
-    except (ValueError, ArithmeticError, OSError) as error:
+    except (ValueError, ArithmeticError, OSError, MemoryError) as error:
         if os.environ.get("ROTA_TRACEBACK"):
             raise
-        sys.stderr.write(f"error: {error}\n")
-        sys.exit(1 if isinstance(error, ArithmeticError) else 2)
+        # Of the processes that torchrun starts, one makes the mistake known, unless it is about a process.
+        if os.environ.get("LOCAL_RANK", "0") == "0" or isinstance(error, ConnectionError):
+            sys.stderr.write(f"error: {error}\n")
+        sys.exit(1 if isinstance(error, ArithmeticError | MemoryError) else 2)

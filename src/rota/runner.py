@@ -13,11 +13,14 @@ from rota import api, show
 from rota.analysis.policy_plot import plot_policy
 from rota.config import RunConfig, teacher_config
 from rota.data.store import Store
-from rota.evaluation.evaluate import Evaluation, EvaluationConfig
+from rota.evaluation.evaluate import Evaluation
 from rota.evaluation.policy import PolicyProbe, probe_checkpoint
 from rota.evaluation.translator import find_checkpoint, read_run
+from rota.student.hardware import TooLargeError
 from rota.student.nmt import NotFiniteError
+from rota.student.team import Team
 from rota.training.display import Display
+from rota.training.distributed import RankLostError, join_team
 from rota.training.loop import Loop
 from rota.training.scripted import make_world
 from rota.training.simulate import SimulationResult, compare
@@ -27,29 +30,37 @@ from rota.training.stop import StopSignal, stop_on_signals
 def train_with_display(config: RunConfig, run: Path, *, until: int | None, again: str) -> Loop:
     """Train under a live display; ``again`` is the command that goes on after an interruption."""
     log_to_console()
-    api.check_durations(config)
-    with show.progress_bar() as progress:
-        store = api.prepare(config, progress=progress)
-    with api.locked(run):
-        return _train(config, store, run, until=until, again=again)
+    try:
+        with join_team(config.student.device) as team:
+            show.console.quiet = not team.first
+            api.check_durations(config)
+            with show.progress_bar() as progress:
+                store = team.after_first(lambda: api.prepare(config, progress=progress))
+            with api.locked(run, team):
+                return _train(config, store, run, team, until=until, again=again)
+    except RankLostError as error:
+        if error.speaks:
+            raise
+        raise SystemExit(1) from None
 
 
-def _train(config: RunConfig, store: Store, run: Path, *, until: int | None, again: str) -> Loop:
-    loop = api.build_loop(config, store, run)
+def _train(config: RunConfig, store: Store, run: Path, team: Team, *, until: int | None, again: str) -> Loop:
+    loop = api.build_loop(config, store, run, team)
     if loop.step >= loop.steps:
         show.say(f"{run} is trained: {loop.step:,} steps. Next: {show.program()} evaluate {run}")
         return loop
-    if loop.step:
-        show.say(f"going on from step {loop.step:,}")
+    together = f" with {team.size} processes" if team.size > 1 else ""
+    if loop.step or together:
+        show.say(f"{'going on from' if loop.step else 'starting at'} step {loop.step:,}{together}")
     title = f"{run.name} ({config.teacher.name})"
     display = Display(show.console, title=title, languages=store.languages, steps=loop.steps)
     display.resume(loop.step, loop.seen)
     with stop_on_signals() as stop, display:
         try:
             api.run_loop(loop, config, run, until=until, listeners=[display], stop=stop)
-        except NotFiniteError as error:
-            raise NotFiniteError(f"{error} {_last_good(loop)}") from None
-    _say_how_it_ended(loop, run, again, stop)
+        except (NotFiniteError, TooLargeError) as error:
+            raise type(error)(f"{error} {_last_good(loop)}") from None
+    _say_how_it_ended(loop, run, again, stop, reached=loop.step == until)
     return loop
 
 
@@ -58,32 +69,49 @@ def _last_good(loop: Loop) -> str:
     return "No checkpoint was saved yet." if newest is None else f"The last good checkpoint is {newest.folder}."
 
 
-def _say_how_it_ended(loop: Loop, run: Path, again: str, stop: StopSignal) -> None:
+def _say_how_it_ended(loop: Loop, run: Path, again: str, stop: StopSignal, *, reached: bool) -> None:
     """An interrupted command ends with the exit code of its signal, so that a script does not go on."""
     if loop.step >= loop.steps:
         show.say(f"trained {loop.step:,} steps; next: {show.program()} evaluate {run}")
         return
-    why = "stopped" if stop() else "reached --until"
-    show.say(f"{why} at step {loop.step:,} and saved; go on with: {again}")
+    why = "reached --until" if reached else "stopped"
+    command = again if loop.team.size == 1 else f"the same command, or in one process: {again}"
+    show.say(f"{why} at step {loop.step:,} and saved; go on with: {command}")
     if stop.received is not None:
         raise SystemExit(128 + signal.Signals[stop.received])
 
 
-def evaluate_with_display(run: Path, *, split: str, step: int | None, beam: int | None) -> Evaluation:
-    """Scores of a run under a progress bar; ``beam`` takes the place of the config's."""
+def evaluate_with_display(
+    run: Path,
+    *,
+    split: str = "test",
+    step: int | None = None,
+    select: str | None = None,
+    combine: str | None = None,
+    window: int | None = None,
+    beam: int | None = None,
+    select_beam: int | None = None,
+) -> Evaluation:
+    """Scores of a run under a progress bar; options that are given take the place of the config's."""
     if split not in ("dev", "test"):
         raise ValueError(f"--split is {split!r}; it is dev or test")
-    search = EvaluationConfig.model_validate(read_run(run)["config"]["evaluation"])
-    if beam is not None:
-        search = search.model_copy(update={"beam": beam})
-    with show.progress_bar() as progress:
-        return api.evaluate(
-            run,
-            split=cast(Literal["dev", "test"], split),
-            step=step,
-            search=search,
-            progress=lambda arm, done, total: progress(f"translating {arm}", done, total),
-        )
+    log_to_console()
+    try:
+        with show.progress_bar() as progress:
+            return api.evaluate(
+                run,
+                split=cast(Literal["dev", "test"], split),
+                step=step,
+                select=select,
+                combine=combine,
+                window=window,
+                beam=beam,
+                select_beam=select_beam,
+                progress=progress,
+            )
+    except KeyboardInterrupt:
+        show.say("stopped; what has been translated is kept, and the same command goes on from there")
+        raise SystemExit(128 + signal.SIGINT) from None
 
 
 def simulate_teachers(

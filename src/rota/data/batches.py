@@ -41,8 +41,8 @@ class EpochOrder:
 class LanguageStream:
     """Endless batches of one arm; every sentence once per epoch.
 
-    The order is a function of (seed, arm, epoch), so the state is two integers. With several processes, rank r of n
-    would take the positions p with ``p % n == r``.
+    The order is a function of (seed, arm, epoch), so the state is two integers. Several processes go through it
+    together: each reads its own batches and skips those of the others.
     """
 
     def __init__(self, sentences: Sentences, arm: Arm, indices: IntArray, *, tokens: int, seed: int) -> None:
@@ -63,11 +63,18 @@ class LanguageStream:
         return self
 
     def __next__(self) -> Batch:
+        return self._sentences.batch(self.arm, self._advance())
+
+    def skip(self) -> Batch:
+        """As ``next``, but the batch has sizes only: its tokens are not read."""
+        return self._sentences.outline(self.arm, self._advance())
+
+    def _advance(self) -> IntArray:
+        """Sentence indices of the next batch."""
         if self._position == len(self._current_order()):
             self._epoch, self._position, self._order = self._epoch + 1, 0, None
-        batch = self._sentences.batch(self.arm, self.sentences_at(self._position))
         self._position += 1
-        return batch
+        return self.sentences_at(self._position - 1)
 
     @property
     def batches_per_epoch(self) -> int:

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from rota.student.dropout import Noise
+from rota.student.hardware import upload
 from rota.types import IntArray
 
 
@@ -40,12 +41,17 @@ class Layout:
     @cached_property
     def positions(self) -> Tensor:
         """N: position of each row in its sentence, from 0."""
-        return torch.from_numpy(self._positions).to(self.device)
+        return upload(self._positions, self.device)
 
     @cached_property
     def first_rows(self) -> Tensor:
         """B: row of the first token of each sentence."""
-        return torch.from_numpy(self._starts).to(self.device)
+        return upload(self._starts, self.device)
+
+    @cached_property
+    def bounds(self) -> Tensor:
+        """B + 1, 32 bits as kernels want it: the row at which each sentence starts, and the one after the last."""
+        return upload(np.append(self._starts, len(self._positions)).astype(np.int32), self.device)
 
     @cached_property
     def hide_padding(self) -> Tensor:
@@ -79,7 +85,7 @@ class Layout:
         into_PBHT[:, sentences_N, :, self._positions] = pieces_NPH
         places_PBHT = np.arange(into_PBHT.size).reshape(shape)
         back_NPH = places_PBHT[:, sentences_N, :, self._positions]
-        into, back = (torch.from_numpy(index.ravel()).to(self.device) for index in (into_PBHT, back_NPH))
+        into, back = (upload(index.ravel(), self.device) for index in (into_PBHT, back_NPH))
         return Parts(shape, into, back)
 
 

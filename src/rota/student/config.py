@@ -54,8 +54,9 @@ class StudentConfig(Settings):
     lr_warmup: DurationField = Duration("16k")  # 0: the first step already has the highest rate
     betas: tuple[float, float] = (0.9, 0.998)
     clip_norm: float = Field(default=5.0, gt=0)
-    precision: Literal["float32", "bf16"] = "float32"
+    precision: Literal["float32", "tf32", "bf16"] = "float32"  # tf32: on CUDA, as float32 elsewhere
     device: str = "auto"
+    compile: bool = False  # the feed-forward blocks through torch.compile, which takes a minute first
 
     @model_validator(mode="after")
     def _buildable(self) -> StudentConfig:

@@ -45,6 +45,17 @@ class Noise:
         result: Tensor = _AddDropped.apply(residual, update, threshold, self.generator)  # type: ignore[no-untyped-call]
         return result
 
+    @property
+    def states_scale(self) -> float:
+        """By which kept states are multiplied."""
+        return _scale(_threshold(self.states))
+
+    def states_mask(self, rows: int, width: int) -> Tensor:
+        """The next mask for states of this shape, as bytes: for those who drop by themselves."""
+        like = torch.empty((rows, width), dtype=torch.uint8, device=self.generator.device)
+        threshold = _threshold(self.states)
+        return _kept(like, threshold, self.generator) if threshold else like.fill_(1)
+
     def relu_dropped(self, states: Tensor) -> Tensor:
         """``dropout(relu(states))``; overwrites ``states``, which nobody else may need."""
         threshold = _threshold(self.states)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from typing import Final
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rota.student.attention import Layout
+from rota.student.compiled import compile_blocks
 from rota.student.config import Schedule, StudentConfig
 from rota.student.dropout import Noise
+from rota.student.hardware import allow_tf32, memory_for, upload
 from rota.student.loss import smoothed_loss, token_losses
+from rota.student.team import Team
 from rota.student.transformer import UNK, Transformer
 from rota.types import Batch, FloatArray, IntArray, SentenceLosses, State
 
@@ -28,7 +32,7 @@ class NotFiniteError(ArithmeticError):
     """The loss or its gradient is not a finite number; the weights are still those of the step before."""
 
 
-def build_student(config: StudentConfig, *, vocabulary: int, steps: int, seed: int) -> NMT:
+def build_student(config: StudentConfig, *, vocabulary: int, steps: int, seed: int, team: Team | None = None) -> NMT:
     """A student with fresh weights; ``steps`` is the length of the run, of which the warm-up may be a share."""
     shape = config.shape(vocabulary)
     warmup = config.lr_warmup.steps(steps)
@@ -39,9 +43,13 @@ def build_student(config: StudentConfig, *, vocabulary: int, steps: int, seed: i
     else:
         assert rate.scale is not None
         schedule = Schedule.from_scale(rate.scale, width=shape.width, warmup=warmup, end=end)
-    network = Transformer(shape, torch.Generator().manual_seed(_mixed_seed(seed, 0, 0)))
+    device = find_device(config.device)
+    allow_tf32(device, allowed=config.precision != "float32")
+    network = Transformer(shape, torch.Generator().manual_seed(_mixed_seed(seed, 0, 0))).to(device)
+    if config.compile:
+        compile_blocks(network)
     return NMT(
-        network.to(find_device(config.device)),
+        network,
         seed=seed,
         schedule=schedule,
         dropout=config.dropout,
@@ -51,6 +59,7 @@ def build_student(config: StudentConfig, *, vocabulary: int, steps: int, seed: i
         betas=config.betas,
         clip_norm=config.clip_norm,
         bf16=config.precision == "bf16",
+        team=team,
     )
 
 
@@ -82,8 +91,11 @@ class NMT:
         betas: tuple[float, float] = (0.9, 0.998),
         clip_norm: float = 5.0,
         bf16: bool = False,
+        team: Team | None = None,
     ) -> None:
         self.network = network
+        self._team = team or Team()
+        self._replica = self._team.replicate(network)
         self.step = 0
         self.schedule, self.clip_norm, self.label_smoothing = schedule, clip_norm, label_smoothing
         self._dropout, self._attention_dropout, self._word_dropout = dropout, attention_dropout, word_dropout
@@ -93,10 +105,18 @@ class NMT:
         self._start_moments()
 
     def update(self, batches: Sequence[Batch]) -> float:
-        """One optimiser step on the mean loss per token of all batches; returns the loss without smoothing."""
+        """One optimiser step on the mean loss per token of all batches; returns the loss without smoothing.
+
+        Several processes are given the same batches in step; each reads those that are its own.
+        """
         tokens = sum(batch.tokens for batch in batches)
         self.network.zero_grad(set_to_none=True)
-        loss = math.fsum(self._backward(batch, number, tokens) for number, batch in enumerate(batches)) / tokens
+        mine = [number for number in range(len(batches)) if self._team.owns(number)]
+        with memory_for(batches, "training on"):
+            sums = [self._backward(batches[number], number, tokens, last=number == mine[-1]) for number in mine]
+            # Only now: reading a number waits for the device, which computes while we lay out the next batch.
+            summed = np.array([math.fsum(float(value) for value in sums)])
+        loss = float(self._team.add_up(summed)[0]) / tokens
         self._clip(loss)
         self.step += 1
         self._optimiser.param_groups[0]["lr"] = self.schedule(self.step)
@@ -106,16 +126,17 @@ class NMT:
     def losses(self, batches: Sequence[Batch], *, smoothed: bool = False) -> SentenceLosses:
         """Cross-entropy per sentence in evaluation mode, in the order given; leaves no trace.
 
-        ``smoothed``: with the label smoothing of training.
+        ``smoothed``: with the label smoothing of training. Several processes divide the sentences among them.
         """
         smoothing = self.label_smoothing if smoothed else 0.0
         joint = _join(batches)
         sums = np.zeros(joint.sentences)
         budget = EVALUATION_TOKENS if self.network.device.type == "cpu" else EVALUATION_TOKENS_ELSEWHERE
-        with torch.inference_mode():
-            for rows in _packs(joint, budget):
-                sums[rows] = self._sentence_losses(_take(joint, rows), smoothing)
-        return SentenceLosses(sums, joint.target_lengths)
+        with torch.inference_mode(), memory_for(batches, "measuring"):
+            for number, rows in enumerate(_packs(joint, min(budget, math.ceil(joint.tokens / self._team.size)))):
+                if self._team.owns(number):
+                    sums[rows] = self._sentence_losses(_take(joint, rows), smoothing)
+        return SentenceLosses(self._team.add_up(sums), joint.target_lengths)
 
     def state_dict(self) -> State:
         """Weights and moments, by name. The tensors are the living ones: write them before the next update."""
@@ -143,33 +164,35 @@ class NMT:
                 "exp_avg_sq": torch.zeros_like(parameter),
             }
 
-    def _backward(self, batch: Batch, number: int, tokens: int) -> float:
-        """Adds the gradients of one micro-batch; returns its summed loss without smoothing."""
-        with self._autocast():
-            states_ND, target_N = self._forward(batch, self._noise(number))
-            smoothed, losses_N = smoothed_loss(
-                states_ND, self.network.output_matrix, target_N, label_smoothing=self.label_smoothing
-            )
-        (smoothed / tokens).backward()  # type: ignore[no-untyped-call]
-        return float(losses_N.sum())
+    def _backward(self, batch: Batch, number: int, tokens: int, *, last: bool) -> Tensor:
+        """Adds the gradients of one micro-batch, after the ``last`` one those of all processes; its loss, summed."""
+        with nullcontext() if last else self._team.hold_back(self._replica):
+            with self._autocast():
+                states_ND, target_N = self._forward(self._replica, batch, self._noise(number))
+                smoothed, losses_N = smoothed_loss(
+                    states_ND, self.network.output_matrix, target_N, label_smoothing=self.label_smoothing
+                )
+            # The replicas leave the mean of their gradients; we want the sum.
+            (smoothed * self._team.size / tokens).backward()  # type: ignore[no-untyped-call]
+        return losses_N.sum()
 
     def _sentence_losses(self, batch: Batch, smoothing: float) -> FloatArray:
         with self._autocast():
-            states_ND, target_N = self._forward(batch, None)
+            states_ND, target_N = self._forward(self.network, batch, None)
             losses_N = token_losses(states_ND, self.network.output_matrix, target_N, label_smoothing=smoothing)
         starts = np.cumsum(batch.target_lengths) - batch.target_lengths
         sums: FloatArray = np.add.reduceat(losses_N.double().cpu().numpy(), starts)
         return sums
 
-    def _forward(self, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
+    def _forward(self, network: nn.Module, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
         device, heads = self.network.device, self.network.shape.heads
-        source_N, target_N = (_tensor(ids, device) for ids in (batch.source, batch.target))
+        source_N, target_N = (upload(ids.astype(np.int64), device) for ids in (batch.source, batch.target))
         source_layout, target_layout = (
             Layout(lengths, heads, device) for lengths in (batch.source_lengths, batch.target_lengths)
         )
         read = (source_N, target_N) if noise is None else (noise.drop_words(ids, UNK) for ids in (source_N, target_N))
         read_source_N, read_target_N = read
-        return self.network(read_source_N, source_layout, read_target_N, target_layout, noise), target_N
+        return network(read_source_N, source_layout, read_target_N, target_layout, noise), target_N
 
     def _noise(self, number: int) -> Noise | None:
         """Dropout of a micro-batch: a function of seed, step and its number alone, so a resumed run needs no state."""
@@ -198,10 +221,6 @@ class NMT:
 
 def _mixed_seed(seed: int, step: int, number: int) -> int:
     return int(np.random.SeedSequence([seed, step, number]).generate_state(1, np.uint64)[0] >> np.uint64(1))
-
-
-def _tensor(ids: IntArray, device: torch.device) -> Tensor:
-    return torch.from_numpy(ids.astype(np.int64)).to(device)
 
 
 def _join(batches: Sequence[Batch]) -> Batch:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from rota.student import varlen
 from rota.student.attention import Layout, attend, join_heads, split_heads
 from rota.student.dropout import Noise
 
@@ -53,10 +54,17 @@ class SelfAttention(nn.Module):
         self.query_key_value = nn.Linear(shape.width, 3 * shape.width)
         self.out = nn.Linear(shape.width, shape.width)
 
-    def forward(self, states_ND: Tensor, layout: Layout, hidden: Tensor, noise: Noise | None) -> Tensor:
-        query, key, value = split_heads(self.query_key_value(states_ND), layout.query_key_value)
-        mixed: Tensor = self.out(join_heads(attend(query, key, value, hidden, noise), layout.query))
-        return mixed
+    def forward(self, states_ND: Tensor, layout: Layout, noise: Noise | None, *, causal: bool) -> Tensor:
+        projected = self.query_key_value(states_ND)
+        if varlen.fits(projected, layout, noise):
+            query, key, value = varlen.heads(projected, layout, 3)
+            mixed_ND = varlen.attend(query, key, value, layout, layout, causal=causal)
+        else:
+            query, key, value = split_heads(projected, layout.query_key_value)
+            hidden = layout.hide_future if causal else layout.hide_padding
+            mixed_ND = join_heads(attend(query, key, value, hidden, noise), layout.query)
+        result: Tensor = self.out(mixed_ND)
+        return result
 
 
 class CrossAttention(nn.Module):
@@ -69,10 +77,15 @@ class CrossAttention(nn.Module):
     def forward(
         self, states_ND: Tensor, layout: Layout, memory_ND: Tensor, memory_layout: Layout, noise: Noise | None
     ) -> Tensor:
-        (query,) = split_heads(self.query(states_ND), layout.query)
-        key, value = split_heads(self.key_value(memory_ND), memory_layout.key_value)
-        mixed = attend(query, key, value, memory_layout.hide_padding, noise)
-        result: Tensor = self.out(join_heads(mixed, layout.query))
+        projected, memory = self.query(states_ND), self.key_value(memory_ND)
+        if varlen.fits(projected, layout, noise):
+            (query,), (key, value) = varlen.heads(projected, layout, 1), varlen.heads(memory, layout, 2)
+            mixed_ND = varlen.attend(query, key, value, layout, memory_layout, causal=False)
+        else:
+            (query,) = split_heads(projected, layout.query)
+            key, value = split_heads(memory, memory_layout.key_value)
+            mixed_ND = join_heads(attend(query, key, value, memory_layout.hide_padding, noise), layout.query)
+        result: Tensor = self.out(mixed_ND)
         return result
 
 
@@ -89,7 +102,18 @@ class FeedForward(nn.Module):
         return result
 
 
-class EncoderLayer(nn.Module):
+class Layer(nn.Module):
+    """What the layers of both sides end with."""
+
+    feedforward_norm: nn.LayerNorm
+    feedforward: FeedForward
+
+    def feed(self, states_ND: Tensor, noise: Noise | None) -> Tensor:
+        """The feed-forward block; :func:`rota.student.compiled.compile_blocks` puts another one in its place."""
+        return _add(states_ND, self.feedforward(self.feedforward_norm(states_ND), noise), noise)
+
+
+class EncoderLayer(Layer):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.attention_norm = nn.LayerNorm(shape.width)
@@ -98,12 +122,11 @@ class EncoderLayer(nn.Module):
         self.feedforward = FeedForward(shape)
 
     def forward(self, states_ND: Tensor, layout: Layout, noise: Noise | None) -> Tensor:
-        update = self.attention(self.attention_norm(states_ND), layout, layout.hide_padding, noise)
-        states_ND = _add(states_ND, update, noise)
-        return _add(states_ND, self.feedforward(self.feedforward_norm(states_ND), noise), noise)
+        update = self.attention(self.attention_norm(states_ND), layout, noise, causal=False)
+        return self.feed(_add(states_ND, update, noise), noise)
 
 
-class DecoderLayer(nn.Module):
+class DecoderLayer(Layer):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.attention_norm = nn.LayerNorm(shape.width)
@@ -116,11 +139,10 @@ class DecoderLayer(nn.Module):
     def forward(
         self, states_ND: Tensor, layout: Layout, memory_ND: Tensor, memory_layout: Layout, noise: Noise | None
     ) -> Tensor:
-        update = self.attention(self.attention_norm(states_ND), layout, layout.hide_future, noise)
+        update = self.attention(self.attention_norm(states_ND), layout, noise, causal=True)
         states_ND = _add(states_ND, update, noise)
         update = self.cross_attention(self.cross_attention_norm(states_ND), layout, memory_ND, memory_layout, noise)
-        states_ND = _add(states_ND, update, noise)
-        return _add(states_ND, self.feedforward(self.feedforward_norm(states_ND), noise), noise)
+        return self.feed(_add(states_ND, update, noise), noise)
 
 
 class Transformer(nn.Module):

@@ -15,11 +15,11 @@ from rota.types import Arm, Batch, Decision, Observation
 class Journal:
     """The records of one run folder. ``timings.jsonl`` is apart so that the others can be compared bit by bit."""
 
-    def __init__(self, folder: Path) -> None:
-        self.steps = Record(folder / "steps.jsonl")
-        self.observations = Record(folder / "observations.jsonl")
-        self.validations = Record(folder / "validations.jsonl")
-        self.timings = Record(folder / "timings.jsonl")
+    def __init__(self, folder: Path, record: type[Record] = Record) -> None:
+        self.steps = record(folder / "steps.jsonl")
+        self.observations = record(folder / "observations.jsonl")
+        self.validations = record(folder / "validations.jsonl")
+        self.timings = record(folder / "timings.jsonl")
         self._records = (self.steps, self.observations, self.validations, self.timings)
         self._seconds: dict[str, float] = {}
         self._mark = (time.perf_counter(), time.process_time())

@@ -11,7 +11,8 @@ from typing import Protocol, Self
 from pydantic import Field, model_validator
 
 from rota.checkpoint import Checkpoint, Checkpoints
-from rota.settings import Count, Duration, DurationField, Settings
+from rota.settings import ConfigError, Count, Duration, DurationField, Settings
+from rota.student.team import Team
 from rota.training.journal import Journal, tokens_by_language
 from rota.training.probe import Probe
 from rota.types import Arm, Batch, BatchStream, Checkpointable, Decision, State, Student, Teacher
@@ -27,7 +28,7 @@ class TrainingConfig(Settings):
     last_arm_tokens: Count | None = Field(
         None, ge=1, description="another batch size for the last language, as by accident in the released code (1000)"
     )
-    accumulate: int = Field(1, ge=1, description="batches in one optimiser step")
+    accumulate: int = Field(1, ge=1, description="batches in one optimiser step, of all processes together")
     validate_every: DurationField = Field(Duration("5%"), description="steps between two looks at the dev losses")
     validate_tokens: Count = Field(4_000, ge=1, description="dev tokens of each language, at most")
     teacher_dev: float = Field(
@@ -95,9 +96,11 @@ class Loop:
         *,
         decide_every: int = 1,
         observe_every: int | None = None,
+        team: Team | None = None,
     ) -> None:
         self.student, self.teacher, self.streams, self.probe = student, teacher, streams, probe
         self.journal, self.checkpoints = journal, checkpoints
+        self.team = team or Team()
         self.listeners: Sequence[Listener] = ()
         self.steps, self.accumulate = config.steps, config.accumulate
         self.decide_every, self.observe_every = decide_every, observe_every or decide_every
@@ -105,6 +108,8 @@ class Loop:
             raise ValueError(
                 f"observe_every is {observe_every}; it must be a multiple of decide_every ({decide_every})"
             )
+        if self.accumulate % self.team.size:
+            raise ConfigError(_uneven(self.accumulate, self.team.size))
         self.validate_every = max(1, config.validate_every.steps(config.steps))
         self.checkpoint_every = max(1, config.checkpoint_every.steps(config.steps))
         self.step = 0
@@ -116,10 +121,10 @@ class Loop:
     def run(self, until: int | None = None, stop: Callable[[], bool] = lambda: False) -> None:
         """Train up to step ``until`` (the end by default), or until ``stop`` says so; then save."""
         until = self.steps if until is None else min(until, self.steps)
-        while self.step < until and not stop():
+        while self.step < until and not self.team.anyone(stop()):
             decided = self.step % self.decide_every == 0
             if decided:
-                self.decision = self.teacher.ask(self.step)
+                self.decision = self.team.share(lambda: self.teacher.ask(self.step))
             assert self.decision is not None
             self._update(self.decision, decided=decided)
             if self.step % self.observe_every == 0:
@@ -133,7 +138,7 @@ class Loop:
 
     def _update(self, decision: Decision, *, decided: bool) -> None:
         with self.journal.timed("batches"):
-            batches: list[Batch] = [next(self.streams[decision.arm]) for _ in range(self.accumulate)]
+            batches = self._draw(decision.arm)
         with self.journal.timed("updates"):
             loss = self.student.update(batches)
         self.step += 1
@@ -144,13 +149,20 @@ class Loop:
         for listener in self.listeners:
             listener.updated(self.step, decision, loss, self.seen)
 
+    def _draw(self, arm: Arm) -> list[Batch]:
+        """The batches of one update, in order; those that other processes train on are counted but not read."""
+        stream = self.streams[arm]
+        return [next(stream) if self.team.owns(number) else stream.skip() for number in range(self.accumulate)]
+
     def _observe(self, decision: Decision) -> None:
         with self.journal.timed("observations"):
             train_loss = self._train_loss / self._played.total()
+            # The first process alone asks and tells: what its teacher watches may follow from that.
+            watches = self.team.share(lambda: self.teacher.watches)
             observation = self.probe.observe(
-                self.step, decision, self.teacher.watches, played=dict(self._played), train_loss=train_loss
+                self.step, decision, watches, played=dict(self._played), train_loss=train_loss
             )
-            self.teacher.tell(observation)
+            self.team.share(lambda: self.teacher.tell(observation))
         self.journal.observation(observation)
         self._played.clear()
         self._train_loss = 0.0
@@ -166,7 +178,7 @@ class Loop:
     def save(self) -> None:
         """A checkpoint of this very moment; the records it relies on reach the disk first."""
         self.journal.flush()
-        self.checkpoints.save(self.step, self.parts(), drop=self._interruptions())
+        self.team.share(lambda: self.checkpoints.save(self.step, self.parts(), drop=self._interruptions()))
         for listener in self.listeners:
             listener.saved(self.step)
 
@@ -177,6 +189,9 @@ class Loop:
             for found in self.checkpoints.list()
             if found.step % self.checkpoint_every and found.step < self.step
         ]
+
+    def _steps_after(self, step: int) -> list[int]:
+        return [found.step for found in self.checkpoints.list() if found.step > step]
 
     def parts(self) -> dict[str, Checkpointable]:
         return {
@@ -189,12 +204,12 @@ class Loop:
 
     def resume(self) -> Checkpoint | None:
         """Go on from the newest intact checkpoint, cutting the records back to it; None if there is none."""
-        checkpoint = self.checkpoints.newest()
+        checkpoint = self.team.share(self.checkpoints.newest)
         self.journal.truncate(0 if checkpoint is None else checkpoint.step)
         if checkpoint is None:
             return None
         # Newer ones are damaged, and would count among those that are kept; they will be written again.
-        self.checkpoints.drop(found.step for found in self.checkpoints.list() if found.step > checkpoint.step)
+        self.team.share(lambda: self.checkpoints.drop(self._steps_after(checkpoint.step)))
         state = checkpoint.load()
         for name, part in self.parts().items():
             part.load_state_dict(state[name])
@@ -212,3 +227,9 @@ class Loop:
         self.seen = Counter(state["seen"])
         self._played = Counter(state["played"])
         self._train_loss = state["train_loss"]
+
+
+def _uneven(accumulate: int, processes: int) -> str:
+    found = f"training.accumulate is {accumulate} and there are {processes} processes"
+    enough = processes * (accumulate // processes + 1)
+    return f"{found}, which share the batches of an update: write for example --set training.accumulate={enough}"

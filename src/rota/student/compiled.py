@@ -1,0 +1,49 @@
+"""Feed-forward blocks through ``torch.compile``: norm, two products, ReLU, dropout and the sum in a few kernels.
+
+The number of rows is the only size of a block that differs between batches, so one compilation with dynamic shapes
+serves all of them. Attention stays as it is: the sizes of its rectangles differ too, and reasoning about them takes the
+compiler minutes. The masks of a block are drawn before it, in the order of the plain one: both drop the same.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from rota.student.dropout import Noise
+from rota.student.transformer import Layer, Transformer
+
+Block = Callable[[Layer, Tensor, Tensor | None, Tensor | None, float], Tensor]
+
+
+def compile_blocks(network: Transformer, backend: str = "inductor") -> None:
+    """From now on the layers of this network use compiled blocks; names of weights stay as they are."""
+    if network.device.type == "cpu" and not any(map(shutil.which, (os.environ.get("CXX", "g++"), "clang++"))):
+        raise ValueError("student.compile needs a C++ compiler on a CPU; install g++, or write student.compile: false")
+    block: Block = torch.compile(_block, dynamic=True, backend=backend)
+    for layer in (*network.encoder, *network.decoder):
+        assert isinstance(layer, Layer)
+        setattr(layer, "feed", partial(_feed, layer, block))  # noqa: B010
+
+
+def _feed(layer: Layer, block: Block, states_ND: Tensor, noise: Noise | None) -> Tensor:
+    if noise is None:
+        return block(layer, states_ND, None, None, 1.0)
+    rows, width = states_ND.shape
+    inner_kept_NF = noise.states_mask(rows, layer.feedforward.inner.out_features)
+    return block(layer, states_ND, inner_kept_NF, noise.states_mask(rows, width), noise.states_scale)
+
+
+def _block(
+    layer: Layer, states_ND: Tensor, inner_kept_NF: Tensor | None, kept_ND: Tensor | None, scale: float
+) -> Tensor:
+    inner_NF = layer.feedforward.inner(layer.feedforward_norm(states_ND)).relu()
+    if inner_kept_NF is not None:
+        inner_NF = inner_NF * inner_kept_NF * scale
+    update_ND: Tensor = layer.feedforward.outer(inner_NF)
+    return states_ND + (update_ND if kept_ND is None else update_ND * kept_ND * scale)

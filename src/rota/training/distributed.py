@@ -1,0 +1,177 @@
+"""One run trained by several processes, as ``torchrun`` starts them: ``torchrun --nproc-per-node 2 -m rota train ...``.
+
+Gradients go through PyTorch's DistributedDataParallel, on NCCL between GPUs and on gloo between CPUs; decisions, losses
+and the wish to stop go through gloo. When a process vanishes, the others hold a roll call to find out which it was.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from datetime import timedelta
+from typing import Any, Final, cast
+
+import numpy as np
+import torch
+from torch import distributed, nn
+from torch._C._distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
+from torch.nn.parallel import DistributedDataParallel
+
+from rota.records import Record
+from rota.student.team import Result, Team
+from rota.types import FloatArray
+
+TIMEOUT: Final = timedelta(minutes=10)
+"""How long a process waits for the others before it takes one of them for lost."""
+
+FOREVER: Final = timedelta(days=30)
+"""For preparing data: nothing but the death of the process that does it ends the wait."""
+
+ROLL_CALL: Final = 10.0
+"""Seconds to answer, once a connection is broken."""
+
+# Kept for as long as the interpreter runs. Else the last to let go of a group may be DistributedDataParallel, which
+# then waits for gloo's thread with Python's lock in hand, while that thread may be waiting for the lock (torch 2.13).
+_groups: list[object] = []
+
+
+class RankLostError(ConnectionError):
+    """Other processes of the run have ended; ``speaks``: this one is to tell people, because it has the lowest rank."""
+
+    def __init__(self, message: str, *, speaks: bool) -> None:
+        super().__init__(message)
+        self.speaks = speaks
+
+
+@contextmanager
+def join_team(device: str = "auto") -> Iterator[Team]:
+    """The team that the environment of ``torchrun`` describes; without it, a process on its own."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield Team()
+        return
+    backend = _choose_backend(device)
+    store, rank, size = next(rendezvous("env://", timeout=TIMEOUT))
+    store = PrefixStore(f"rota/{len(_groups)}", store)
+    distributed.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
+    _groups.append(distributed.group.WORLD)
+    team = Processes(store, rank, size)
+    try:
+        yield team
+    except Exception as error:
+        lost = team.lost(error)
+        if lost is None:
+            raise
+        raise lost from None
+    finally:
+        distributed.destroy_process_group()
+
+
+def _choose_backend(device: str) -> str:
+    """NCCL where every process has a GPU of its own, with gloo beside it for what is said on the CPU."""
+    if device == "cpu" or not torch.cuda.is_available():
+        return "gloo"
+    local, available = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+    if local >= available:
+        found = f"process {local} of this machine has no GPU of its own ({available} found)"
+        raise ValueError(f"{found}; start {available} with --nproc-per-node {available}, or --set student.device=cpu")
+    torch.cuda.set_device(local)
+    return "cpu:gloo,cuda:nccl"
+
+
+class Processes(Team):
+    """Several processes in step. ``store`` is the rendezvous that outlives any of them."""
+
+    def __init__(self, store: Store, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+        self._store, self._waits = store, 0
+        self._names: list[Any] = [None] * size
+        distributed.all_gather_object(self._names, f"rank {rank} ({socket.gethostname()}, pid {os.getpid()})")
+
+    def add_up(self, values: FloatArray) -> FloatArray:
+        tensor = torch.from_numpy(values.astype(np.float64))
+        distributed.all_reduce(tensor)
+        return tensor.numpy()
+
+    def anyone(self, flag: bool) -> bool:
+        return bool(self.add_up(np.array([float(flag)]))[0])
+
+    def share(self, work: Callable[[], Result]) -> Result:
+        box: list[Any] = [work() if self.first else None]
+        distributed.broadcast_object_list(box, src=0, device=torch.device("cpu"))
+        return cast(Result, box[0])
+
+    def after_first(self, work: Callable[[], Result]) -> Result:
+        self._waits += 1
+        done = f"done/{self._waits}"
+        if not self.first:
+            self._store.wait([done], FOREVER)
+            if self._store.get(done) != b"well":
+                raise self._lost({0: "ended"})
+            return work()
+        outcome = "badly"
+        try:
+            result = work()
+            outcome = "well"
+        finally:
+            self._store.set(done, outcome)
+        return result
+
+    def replicate(self, network: nn.Module) -> nn.Module:
+        return DistributedDataParallel(network, gradient_as_bucket_view=True)
+
+    def hold_back(self, replica: nn.Module) -> AbstractContextManager[None]:
+        assert isinstance(replica, DistributedDataParallel)
+        return cast(AbstractContextManager[None], replica.no_sync())
+
+    def lost(self, error: Exception) -> RankLostError | None:
+        """Who is gone, if that is what the error means; else None, and the others are told why this process ends."""
+        if isinstance(error, RankLostError):
+            return error
+        if not _is_broken_connection(error):
+            with suppress(distributed.DistError):
+                self._store.set(f"end/{self.rank}", f"ended: {' '.join(str(error).split())}")
+            return None
+        try:
+            return self._lost(self._roll_call())
+        except distributed.DistError:  # the store is gone, which without torchrun lives in the first process
+            return self._lost({} if self.first else {0: "no longer answers"})
+
+    def _roll_call(self) -> dict[int, str]:
+        """Ranks that are gone, with their last words; each process that finds a connection broken comes here."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun sends it to those who are left, and gives them time
+        self._store.set(f"end/{self.rank}", "here")
+        deadline = time.monotonic() + ROLL_CALL
+        while len(ends := self._ends()) < self.size - 1 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return {rank: ends.get(rank, "no longer answers") for rank in range(self.size) if ends.get(rank) != "here"}
+
+    def _ends(self) -> dict[int, str]:
+        keys = {rank: f"end/{rank}" for rank in range(self.size)}
+        return {rank: self._store.get(key).decode() for rank, key in keys.items() if self._store.check([key])}
+
+    def _lost(self, gone: Mapping[int, str]) -> RankLostError:
+        said = "; ".join(f"{self._names[rank]} {how}" for rank, how in gone.items())
+        message = f"{said or 'the processes have lost each other'}; the same command goes on from the last checkpoint"
+        survivors = [rank for rank in range(self.size) if rank not in gone]
+        # Rank 0 speaks for itself if it could still say why it ended.
+        return RankLostError(message, speaks=self.rank == survivors[0] and not gone.get(0, "").startswith("ended"))
+
+
+def _is_broken_connection(error: Exception) -> bool:
+    """Gloo has no exception of its own; its messages name its source files."""
+    return isinstance(error, distributed.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error))
+
+
+class NoRecord(Record):
+    """For the processes that do not write."""
+
+    def write(self, entry: Mapping[str, Any]) -> None:
+        pass
+
+    def truncate(self, step: int | None = None) -> None:
+        pass

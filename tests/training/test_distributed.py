@@ -1,0 +1,207 @@
+"""Two processes do what one does: the same losses, the same decisions, one set of files; and what if one dies."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rota.config import parse_config
+from rota.data.batches import make_stream
+from rota.records import read_record
+from rota.student.config import StudentConfig
+from rota.student.nmt import build_student
+from rota.student.team import Team
+
+CONFIG = """
+data:
+  corpus: synthetic
+  folder: data
+  synthetic: {families: {la: {lala: 300, lato: 60}}, dev: 20, test: 20}
+  subwords: {size: 400}
+student: {preset: tiny, width: 32, feedforward: 64, layers: 1, lr_warmup: 10, learning_rate: {peak: 0.005}}
+teacher: {name: temperature, temperature: 2, warmup: 6}
+training:
+  {steps: 18, tokens: 100, accumulate: 4, checkpoint_every: 5, validate_every: 9, tensorboard: false, threads: 1}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("processes")
+    (folder / "run.yaml").write_text(CONFIG)
+    script = Path(__file__).with_name("two_processes.py")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, script, folder], env=environment, capture_output=True, timeout=300)
+    assert done.returncode == 0, done.stderr.decode()
+    return folder
+
+
+def said(folder, case, rank):
+    return (folder / f"{case}.{rank}").read_text()
+
+
+def codes(folder, case):
+    return json.loads((folder / f"{case}.codes").read_text())
+
+
+def steps_of(folder, case):
+    return list(read_record(folder / "runs" / case / "steps.jsonl"))
+
+
+@pytest.mark.parametrize(("alone", "together"), [("one", "two"), ("one-dqn", "two-dqn"), ("one", "parts")])
+def test_two_processes_train_as_one(folder, alone, together):
+    assert codes(folder, together) == [0, 0], said(folder, together, 0) + said(folder, together, 1)
+    expected, found = steps_of(folder, alone), steps_of(folder, together)
+    assert [entry["step"] for entry in found] == list(range(1, 19))
+    assert [(entry["arm"], entry["why"], entry["tokens"]) for entry in found] == [
+        (entry["arm"], entry["why"], entry["tokens"]) for entry in expected
+    ]
+    assert [entry["loss"] for entry in found] == pytest.approx([entry["loss"] for entry in expected], abs=1e-4)
+    one, two = (list(read_record(folder / "runs" / name / "validations.jsonl")) for name in (alone, together))
+    assert [entry["dev_loss"] for entry in two] == [pytest.approx(entry["dev_loss"], abs=1e-4) for entry in one]
+    assert found[0]["loss"] - found[-1]["loss"] > 0.5, "a run that learns nothing would be equal too"
+
+
+def test_the_teacher_of_two_processes_is_told_the_same(folder):
+    one, two = (list(read_record(folder / "runs" / name / "observations.jsonl")) for name in ("one-dqn", "two-dqn"))
+    assert len(one) == len(two) > 5
+    assert [told["joint_loss"] for told in two] == pytest.approx([told["joint_loss"] for told in one], abs=1e-4)
+
+
+def test_only_the_first_process_speaks(folder):
+    assert "starting at step 0 with 2 processes" in said(folder, "two", 0)
+    assert "trained 18 steps" in said(folder, "two", 0)
+    assert said(folder, "two", 1) == ""
+
+
+def test_a_run_goes_on_with_another_number_of_processes(folder):
+    # test_two_processes_train_as_one holds the losses of its three parts to those of one process.
+    assert "go on with: the same command, or in one process:" in said(folder, "parts", 0)
+    assert "going on from step 7" in said(folder, "parts-on", 0)
+    assert "going on from step 12 with 2 processes" in said(folder, "parts-end", 0)
+
+
+def test_batches_that_cannot_be_shared_evenly_are_refused_once(folder):
+    assert codes(folder, "uneven") == [2, 2]
+    remedy = (
+        "training.accumulate is 3 and there are 2 processes, which share the batches of an update: write for example"
+    )
+    assert said(folder, "uneven", 0) == f"error: {remedy} --set training.accumulate=4\n"
+    assert said(folder, "uneven", 1) == ""
+
+
+def test_a_mistake_is_named_once(folder):
+    assert codes(folder, "mistake") == [2, 2]
+    assert said(folder, "mistake", 0).startswith("error: run.yaml: unknown key 'training.step'")
+    assert said(folder, "mistake", 1) == ""
+
+
+def test_a_signal_to_one_process_stops_all_after_the_same_step(folder):
+    assert codes(folder, "interrupted") == [0, 143]
+    (step,) = re.findall(r"stopped at step (\d+) and saved", said(folder, "interrupted", 0))
+    assert [entry["step"] for entry in steps_of(folder, "interrupted")] == list(range(1, int(step) + 1))
+    assert (folder / "runs" / "interrupted" / "checkpoints" / step).exists()
+
+
+@pytest.mark.parametrize("killed", [0, 1])
+def test_when_a_process_is_killed_the_other_one_names_it_and_ends(folder, killed):
+    left = 1 - killed
+    assert codes(folder, f"killed-{killed}")[killed] == -9
+    assert codes(folder, f"killed-{killed}")[left] == 2
+    said_last = said(folder, f"killed-{killed}", left).splitlines()[-1]
+    pattern = (
+        rf"error: rank {killed} \(.+, pid \d+\) no longer answers; the same command goes on from the last checkpoint"
+    )
+    assert re.fullmatch(pattern, said_last)
+
+
+def test_a_run_goes_on_after_a_process_was_killed(folder):
+    assert codes(folder, "killed-on") == [0]
+    assert re.search(r"going on from step \d*[05]\n", said(folder, "killed-on", 0))
+    assert [entry["step"] for entry in steps_of(folder, "killed-1")] == list(range(1, 16))
+    losses = [[entry["loss"] for entry in steps_of(folder, name)[:15]] for name in ("killed-1", "one")]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-4)
+
+
+class Half(Team):
+    """One of two processes whose partner never answers: what it adds up is its own share."""
+
+    size = 2
+
+    def __init__(self, rank):
+        self.rank = rank
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    from rota import api
+
+    data = {"corpus": "synthetic", "folder": str(tmp_path_factory.mktemp("shares") / "data"), "subwords": {"size": 400}}
+    data["synthetic"] = {"families": {"la": {"lala": 120, "lato": 60}}, "dev": 30, "test": 5}
+    return api.prepare(parse_config({"data": data}))
+
+
+@pytest.mark.parametrize("arm", ["lato", "mixed"])
+def test_together_the_processes_read_every_sentence_once(store, arm):
+    whole, *halves = (make_stream(store, arm, 50, seed=1) for _ in range(3))
+    for number in range(3 * whole.batches_per_epoch):
+        expected = next(whole)
+        drawn = [next(half) if Half(rank).owns(number) else half.skip() for rank, half in enumerate(halves)]
+        read, skipped = drawn if number % 2 == 0 else reversed(drawn)
+        assert read.target.tolist() == expected.target.tolist()
+        assert skipped.tokens == expected.tokens
+        assert skipped.tokens_by_language == expected.tokens_by_language
+        assert skipped.target_lengths.tolist() == expected.target_lengths.tolist()
+        assert skipped.source.any() == skipped.target.any() == False, "placeholders"  # noqa: E712
+    assert [half.state_dict() for half in halves] == [whole.state_dict()] * 2
+
+
+def test_each_process_measures_its_half_and_both_make_the_whole(store):
+    batch = store.split("dev").batch("lala", np.arange(*store.split("dev").range("lala")))
+    config = StudentConfig(preset="tiny", width=32, feedforward=32, layers=1)
+    whole, *halves = (
+        build_student(config, vocabulary=store.manifest.vocabulary, steps=10, seed=1, team=team).losses([batch]).sums
+        for team in (Team(), Half(0), Half(1))
+    )
+    assert not (halves[0] * halves[1]).any(), "no sentence is measured twice"
+    np.testing.assert_allclose(halves[0] + halves[1], whole, rtol=1e-6)
+    measured = [batch.target_lengths[half > 0].sum() for half in halves]
+    assert max(measured) < 0.6 * batch.tokens
+
+
+@pytest.mark.slow
+def test_torchrun_stops_when_a_process_is_killed_and_the_same_command_goes_on(tmp_path):
+    (tmp_path / "run.yaml").write_text(CONFIG.replace("steps: 18", "steps: 60"))
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "-m",
+        "rota",
+        "train",
+        "run.yaml",
+    ]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    first = subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"}, **pipes)
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "runs" / "run" / "checkpoints" / "5").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(first.pid)], capture_output=True, text=True).stdout
+    os.kill(max(map(int, children.split())), signal.SIGKILL)
+    output = first.communicate(timeout=60)[0]
+    assert first.returncode != 0
+    assert re.search(r"error: rank 1 \(.+, pid \d+\) no longer answers; the same command goes on", output)
+    again = subprocess.run(command, cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=200, **pipes)
+    assert again.returncode == 0, again.stdout
+    assert re.search(r"going on from step \d+ with 2 processes", again.stdout)
+    steps = list(read_record(tmp_path / "runs" / "run" / "steps.jsonl"))
+    assert [entry["step"] for entry in steps] == list(range(1, 61))
