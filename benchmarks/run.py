@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-BENCHMARKS = ("data_path.py", "training.py", "observing.py", "translation.py")
+BENCHMARKS = ("data_path.py", "training.py", "observing.py", "translation.py", "selecting.py")
 
 
 def main() -> int:

@@ -1,6 +1,6 @@
 """Sentences per second of beam 5 on real text: ours, CTranslate2 and ``transformers.generate``, side by side.
 
-    python benchmarks/translation.py [CORPUS] [--folder FOLDER] [--sentences 256] [--repetitions 3]
+    python benchmarks/translation.py [CORPUS] [--folder FOLDER] [--sentences 128] [--repetitions 5]
 
 With random weights translations end at once or never, so a model of the preset `small` is trained first, for 800 steps
 of 400 tokens on CORPUS (as in data_path.py): about five minutes, once. FOLDER keeps it and its exports. Such a model
@@ -40,7 +40,7 @@ SETTINGS = {
     },
 }
 EXPORTS = {"hf": ("hf", "float32"), "float32": ("ctranslate2", "float32"), "int8": ("ctranslate2", "int8")}
-BATCHES = (8, 32)
+BATCHES = (8, 16)
 """Sentences in a batch of ``transformers``; the faster one in the first round counts."""
 
 EXTRA = 10
@@ -73,8 +73,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("corpus", type=Path, nargs="?", default=DEFAULT_CORPUS)
     default = Path.home() / ".cache" / "rota" / "benchmark-translation"
     parser.add_argument("--folder", type=Path, default=default, help="keeps data, run and exports")
-    parser.add_argument("--sentences", type=int, default=256)
-    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--sentences", type=int, default=128)
+    parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--threads", type=int, help=argparse.SUPPRESS)
     return parser.parse_args()
 

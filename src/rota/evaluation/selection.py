@@ -98,7 +98,7 @@ def select_window(
     counter = Counter(f"selecting ({len(windows)} windows)", len(windows) * sum(sentences.values()), progress)
     found: list[Window] = []
     for steps in windows:
-        bleu = _dev_bleu(translations, Combination(steps, config.combine), pairs, counter)
+        bleu = dev_bleu(translations, Combination(steps, config.combine), pairs, counter)
         found.append(Window(steps, bleu, _averages(bleu, store), _window_loss(steps, losses)))
         counter.reach(len(found) * sum(sentences.values()))
     selection = Selection(config, config.select, sentences, share, tuple(found))
@@ -138,9 +138,10 @@ def _window_loss(steps: Sequence[int], losses: Mapping[int, float]) -> float | N
     return _mean(known) if len(known) == len(steps) else None
 
 
-def _dev_bleu(
+def dev_bleu(
     translations: Translations, model: Combination, pairs: Mapping[Arm, Sequence[Pair]], counter: Counter
 ) -> dict[Arm, float]:
+    """Corpus BLEU of each language's sentences, which are translated first unless that was done before."""
     paths = translations.of(model, {arm: [source for source, _ in each] for arm, each in pairs.items()}, counter)
     references = {arm: [reference for _, reference in each] for arm, each in pairs.items()}
     return {

@@ -25,6 +25,8 @@ CATALOGUES: Final[Values] = {"corpus": "catalogues", "subwords": {"size": "4k"}}
 SMALL: Final[Values] = {
     "student": {"preset": "tiny", "dropout": 0.1},
     "training": {"checkpoint_every": "5%", "validate_every": "5%", "keep": 2, "threads": 1, "tensorboard": False},
+    # Greedy while selecting: a window then costs a tenth of the training between two checkpoints (docs/evaluation.md).
+    "evaluation": {"select_beam": 1},
 }
 
 SWEEP: Final = (1.5, 2, 3, 5, 10)

@@ -1,0 +1,117 @@
+"""What choosing checkpoints costs: a window on the low-resource dev sets, against training between two checkpoints.
+
+    python benchmarks/selecting.py [RUN] [--updates 75] [--tokens 1000] [--threads 1]
+
+RUN is a trained run with at least five checkpoints, by default that of `rota demo`. The run's own model is trained for
+UPDATES of TOKENS, with one validation, then each way of translating does its next window, and so on in turn, until the
+run has no more windows. A window includes loading its new checkpoint and computing BLEU; the first one, which loads four
+checkpoints, is left out. Times are processor time. The defaults are the distance of checkpoints in `rota compare laptop`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from rota import api
+from rota.config import parse_config
+from rota.data.store import Store
+from rota.evaluation.config import EvaluationConfig
+from rota.evaluation.selection import dev_bleu, selection_pairs
+from rota.evaluation.translations import SELECTION_PART, Combination, Counter, Translations
+from rota.evaluation.translator import Loader, find_windows, read_run
+from rota.student.decoding import EncoderCache
+from rota.training.loop import Loop
+
+WAYS = [
+    EvaluationConfig(select="low-resource", combine=how, beam=beam)
+    for how in ("average", "ensemble")
+    for beam in (1, 5)
+]
+
+
+def main() -> int:
+    arguments = parse()
+    if not (arguments.run / "run.json").is_file():
+        print(f"SKIPPED: no run at {arguments.run}; make it with rota demo, or give a run as the first argument")
+        return 0
+    torch.set_num_threads(arguments.threads)
+    with tempfile.TemporaryDirectory() as scratch:
+        training, translating = measure(arguments, Path(scratch))
+    print(f"{arguments.threads} thread(s), {len(training)} windows; median of processor seconds (lowest to highest)\n")
+    print(f"{arguments.updates} updates of {arguments.tokens} tokens  {spread(training)}")
+    for way, times in zip(WAYS, translating, strict=True):
+        share = statistics.median(times) / statistics.median(training)
+        print(f"{way.combine}, beam {way.beam}".ljust(28), spread(times), f"{share:.1%}")
+    return 0
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path, nargs="?", default=Path("demo/catalogues/uniform"))
+    parser.add_argument("--updates", type=int, default=75)
+    parser.add_argument("--tokens", type=int, default=1000)
+    parser.add_argument("--threads", type=int, default=1)
+    return parser.parse_args()
+
+
+def measure(arguments: argparse.Namespace, scratch: Path) -> tuple[list[float], list[list[float]]]:
+    """Times of training between checkpoints, and for each way those of the windows, in turn."""
+    store = Store.open(Path(read_run(arguments.run)["data"]["folder"]))
+    pairs = selection_pairs(store, store.low_resource, read_run(arguments.run)["config"]["training"]["teacher_dev"])
+    print(f"{sum(map(len, pairs.values()))} low-resource dev sentences")
+    first, *windows = find_windows(arguments.run, 4)
+    loop = student_loop(arguments, store, len(windows), scratch / "training")
+    ways = [fresh(arguments.run, scratch / f"{way.combine}-{way.beam}", way) for way in WAYS]
+    silent = Counter("", 0, lambda *_: None)
+    for way, translations in zip(WAYS, ways, strict=True):
+        dev_bleu(translations, Combination(first, way.combine), pairs, silent)
+    training: list[float] = []
+    translating: list[list[float]] = [[] for _ in WAYS]
+    for number, window in enumerate(windows, start=1):
+        training.append(timed(lambda until=number * arguments.updates: loop.run(until)))
+        for way, translations, times in zip(WAYS, ways, translating, strict=True):
+            model = Combination(window, way.combine)
+            times.append(timed(lambda sets=translations, model=model: dev_bleu(sets, model, pairs, silent)))
+    return training, translating
+
+
+def student_loop(arguments: argparse.Namespace, store: Store, rounds: int, folder: Path) -> Loop:
+    """The run's own config, at the size of batches that is asked for."""
+    config = read_run(arguments.run)["config"]
+    config["training"] |= {
+        "steps": rounds * arguments.updates,
+        "tokens": arguments.tokens,
+        "threads": arguments.threads,
+    }
+    config["training"] |= {"validate_every": arguments.updates, "checkpoint_every": "100%"}
+    return api.build_loop(parse_config(config), store, folder)
+
+
+def fresh(run: Path, folder: Path, way: EvaluationConfig) -> Translations:
+    """The run without its translations, so that nothing is reused."""
+    folder.mkdir()
+    for name in ("run.json", "subwords.json", "checkpoints"):
+        (folder / name).symlink_to((run / name).resolve())
+    return Translations(Loader(folder, "cpu", keep=4), SELECTION_PART, way.selecting, EncoderCache())
+
+
+def timed(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def spread(times: list[float]) -> str:
+    return f"{statistics.median(times):6.2f} ({min(times):.2f}-{max(times):.2f})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
