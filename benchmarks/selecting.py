@@ -3,9 +3,9 @@
     python benchmarks/selecting.py [RUN] [--updates 75] [--tokens 1000] [--threads 1]
 
 RUN is a trained run with at least five checkpoints, by default that of `rota demo`. The run's own model is trained for
-UPDATES of TOKENS, with one validation, then each way of translating does its next window, and so on in turn, until the
-run has no more windows. A window includes loading its new checkpoint and computing BLEU; the first one, which loads four
-checkpoints, is left out. Times are processor time. The defaults are the distance of checkpoints in `rota compare laptop`.
+UPDATES of TOKENS, with one validation, then each way of translating does its next window, and so on in turn, until
+there are no more windows. A window includes loading its new checkpoint and computing BLEU; the first one, which loads
+four checkpoints, is left out. The defaults are the distance of two checkpoints in `rota compare laptop`.
 """
 
 from __future__ import annotations

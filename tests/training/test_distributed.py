@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from rota.config import parse_config
 from rota.data.batches import make_stream
@@ -18,6 +19,7 @@ from rota.records import read_record
 from rota.student.config import StudentConfig
 from rota.student.nmt import build_student
 from rota.student.team import Team
+from rota.training.distributed import choose_backend
 
 CONFIG = """
 data:
@@ -174,6 +176,20 @@ def test_each_process_measures_its_half_and_both_make_the_whole(store):
     np.testing.assert_allclose(halves[0] + halves[1], whole, rtol=1e-6)
     measured = [batch.target_lengths[half > 0].sum() for half in halves]
     assert max(measured) < 0.6 * batch.tokens
+
+
+def test_every_process_needs_a_gpu_of_its_own_or_none(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda number: chosen.append(number))
+    chosen = []
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert choose_backend("auto") == "cpu:gloo,cuda:nccl"
+    assert chosen == [1]
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    assert choose_backend("cpu") == "gloo"
+    with pytest.raises(ValueError, match=r"process 2 of this machine has no GPU of its own \(2 found\); start 2 with"):
+        choose_backend("auto")
 
 
 @pytest.mark.slow

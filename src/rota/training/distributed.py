@@ -54,7 +54,7 @@ def join_team(device: str = "auto") -> Iterator[Team]:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield Team()
         return
-    backend = _choose_backend(device)
+    backend = choose_backend(device)
     store, rank, size = next(rendezvous("env://", timeout=TIMEOUT))
     store = PrefixStore(f"rota/{len(_groups)}", store)
     distributed.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
@@ -71,7 +71,7 @@ def join_team(device: str = "auto") -> Iterator[Team]:
         distributed.destroy_process_group()
 
 
-def _choose_backend(device: str) -> str:
+def choose_backend(device: str) -> str:
     """NCCL where every process has a GPU of its own, with gloo beside it for what is said on the CPU."""
     if device == "cpu" or not torch.cuda.is_available():
         return "gloo"
