@@ -124,7 +124,7 @@ def measure(arguments: argparse.Namespace) -> None:
     found: dict[str, list[list[int]]] = {}
     for repetition in range(arguments.repetitions):
         if repetition == 1:
-            drop_slower_rival(engines, processors)
+            drop_slower_rival(engines, walls, processors)
         for name, engine in engines.items():
             wall, processor = time.perf_counter(), time.process_time()
             found[name] = engine(sources)
@@ -133,11 +133,14 @@ def measure(arguments: argparse.Namespace) -> None:
     report(walls, processors, found)
 
 
-def drop_slower_rival(engines: dict[str, Engine], seconds: dict[str, list[float]]) -> None:
-    rivals = sorted((name for name in engines if name.startswith("transformers")), key=lambda name: seconds[name][0])
+def drop_slower_rival(
+    engines: dict[str, Engine], walls: dict[str, list[float]], processors: dict[str, list[float]]
+) -> None:
+    rivals = sorted((name for name in engines if name.startswith("transformers")), key=lambda name: processors[name][0])
     for name in rivals[1:]:
-        print(f"  {name}: slower, {seconds[name][0]:.1f} s of the processor against {seconds[rivals[0]][0]:.1f}")
-        del engines[name], seconds[name]
+        print(f"  {name}: slower, {processors[name][0]:.1f} s of the processor against {processors[rivals[0]][0]:.1f}")
+        for table in (engines, walls, processors):
+            table.pop(name)
 
 
 def load_engines(folder: Path, threads: int) -> dict[str, Engine]:
@@ -190,29 +193,23 @@ def mean_length(sentences: list[list[int]]) -> float:
 def report(
     walls: dict[str, list[float]], processors: dict[str, list[float]], found: dict[str, list[list[int]]]
 ) -> None:
+    """A line for each program; ratios to ``transformers`` are taken round by round, of wall and of processor time."""
     count = len(found["ours"])
-    rivals = [name for name in processors if name.startswith("transformers")]
-    best = min(rivals, key=lambda name: statistics.median(processors[name]), default=None)
-    print(f"  {'':24} {'sentences/s':>22} {'per processor s':>22} {'ratio':>18} {'tokens':>7} {'as ours':>8}")
+    rival = next((name for name in processors if name.startswith("transformers")), None)
+    print(
+        f"  {'':21} {'sentences/s':>20} {'ratio':>17} {'per processor s':>20} {'ratio':>17} {'tokens':>7} {'same':>8}"
+    )
     for name in processors:
-        speed, lean = ([count / seconds for seconds in times[name]] for times in (walls, processors))
-        ratios = (
-            []
-            if best is None
-            else [theirs / ours for theirs, ours in zip(processors[best], processors[name], strict=True)]
-        )
+        cells = ""
+        for seconds in (walls, processors):
+            ratios = [] if rival is None else [a / b for a, b in zip(seconds[rival], seconds[name], strict=True)]
+            cells += f" {spread([count / each for each in seconds[name]]):>20} {spread(ratios):>17}"
         same = sum(ours == theirs for ours, theirs in zip(found["ours"], found[name], strict=True)) / count
-        print(
-            f"  {name:24} {spread(speed):>22} {spread(lean):>22} {spread(ratios) if ratios else '':>18} "
-            f"{mean_length(found[name]):7.1f} {same:8.1%}",
-            flush=True,
-        )
-    if best is not None:
-        print(f"  ratio: processor time of {best} to that of the program, round by round")
+        print(f"  {name:22}{cells} {mean_length(found[name]):7.1f} {same:8.1%}", flush=True)
 
 
 def spread(values: list[float]) -> str:
-    return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
+    return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})" if values else ""
 
 
 if __name__ == "__main__":

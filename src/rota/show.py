@@ -101,7 +101,7 @@ def window_table(selection: Selection) -> Group:
     """Dev BLEU and dev loss of every window of checkpoints; an asterisk marks the best one."""
     window, windows, select = selection.best, selection.windows, selection.select
     table = _table()
-    for name in ("last step", *(f"BLEU {group}" for group in window.averages), "dev loss", ""):
+    for name in ("last step", *window.averages, "dev loss", ""):
         table.add_column(name, justify="right")
     for each in windows:
         loss = "-" if each.loss is None else f"{each.loss:.3f}"
@@ -109,7 +109,8 @@ def window_table(selection: Selection) -> Group:
         table.add_row(f"{each.step:,}", *scores, loss, "*" if each is window else "", style=_bold(each is window))
     combine, size = selection.config.combine, len(window.steps)
     made = f"{combine} of {size} checkpoints" if size > 1 else "single checkpoints"
-    return Group(_titled(f"selecting by {select}: {made}", table), Text(_dev_sizes(selection), style="dim"))
+    measured = "dev loss" if select == "loss" else f"{select} dev BLEU"
+    return Group(_titled(f"{made}, by {measured}", table), Text(_dev_sizes(selection), style="dim"))
 
 
 def _dev_sizes(selection: Selection) -> str:

@@ -60,7 +60,8 @@ def test_the_selected_window_translates_the_test_sets(run, store):
     texts = [source for source, _ in store.text("test", "kiki")]
     translator = Translator.load(run, steps=(20, 30, 40, 50), combine="ensemble")
     expected = [" ".join(line.split()) for line in translator.translate(texts, "kiki", beam=2)]
-    assert found.translations["kiki"].read_text().splitlines() == expected
+    assert len(set(expected)) > 1
+    assert found.translations["kiki"].read_text().split("\n") == [*expected, ""]
 
 
 def test_a_step_names_the_window_that_ends_there(run):

@@ -67,12 +67,14 @@ def test_other_languages_can_choose(run, store):
 
 def test_without_files_the_windows_are_translated(run, store):
     found = select(run, store)
-    (place,) = [place for place, window in enumerate(found.windows) if window.steps == (20, 30, 40, 50)]
     texts = [source for source, _ in selection_pairs(store, ["lali"], 0.5)["lali"]]
     translator = Translator.load(run, steps=(20, 30, 40, 50), combine="ensemble", device="cpu")
     hypotheses = [" ".join(line.split()) for line in translator.translate(texts, "lali", beam=2)]
+    assert len(set(hypotheses)) > 1
+    written = run / "translations" / "20+30+40+50.ensemble.dev-selection.lali.beam2-1.txt"
+    assert written.read_text().split("\n") == [*hypotheses, ""]
     expected = score(hypotheses, selection_references(store, "lali"))[0].value
-    assert found.windows[place].bleu["lali"] == pytest.approx(expected)
+    assert found.windows[1].bleu["lali"] == pytest.approx(expected)
 
 
 def test_averages_and_single_checkpoints_can_be_compared_too(run, store):

@@ -47,7 +47,8 @@ def make_config(data: Path, **evaluation: object) -> RunConfig:
                 "subwords": {"size": 400},
                 "folder": str(data),
             },
-            "student": {"preset": "tiny", "width": 16, "heads": 2, "feedforward": 16, "layers": 1},
+            "student": {"preset": "tiny", "width": 16, "heads": 2, "feedforward": 16, "layers": 1, "lr_warmup": 1}
+            | {"tie_embeddings": False},
             "training": {"steps": 60, "tokens": 100, "threads": 1},
             "evaluation": {"beam": 2, **evaluation},
         }
@@ -63,11 +64,17 @@ def make_run(folder: Path, store: Store, steps: tuple[int, ...] = STEPS, **evalu
 
 
 def random_network(store: Store, seed: int) -> Transformer:
-    """Talkative enough that translations differ; the end symbol is wanted now and then."""
-    config = make_config(store.folder).student
-    network = Transformer(config.shape(store.manifest.vocabulary), torch.Generator().manual_seed(seed))
+    """Strong preferences, other ones for each seed, and an end symbol that is wanted often: it says a few words."""
+    generator = torch.Generator().manual_seed(seed)
+    network = Transformer(make_config(store.folder).student.shape(store.manifest.vocabulary), generator)
+    assert network.output is not None
     with torch.no_grad():
-        network.embedding.weight[2] *= 2
+        for parameter in network.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
+        network.decoder_norm.weight.mul_(2)
+        network.decoder_norm.bias[0] = 1.0
+        network.output.weight[:, 0] = 0.0
+        network.output.weight[2, 0] = 1.6
     return network
 
 
