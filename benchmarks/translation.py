@@ -197,7 +197,7 @@ def report(
     count = len(found["ours"])
     rival = next((name for name in processors if name.startswith("transformers")), None)
     print(
-        f"  {'':21} {'sentences/s':>20} {'ratio':>17} {'per processor s':>20} {'ratio':>17} {'tokens':>7} {'same':>8}"
+        f"  {'':22} {'sentences/s':>20} {'ratio':>17} {'per processor s':>20} {'ratio':>17} {'tokens':>7} {'same':>8}"
     )
     for name in processors:
         cells = ""
