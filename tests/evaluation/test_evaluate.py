@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,14 @@ def store(tmp_path_factory):
     return api.prepare(make_config(tmp_path_factory.mktemp("evaluate") / "data"))
 
 
+@pytest.fixture(scope="module")
+def original(store, tmp_path_factory) -> Path:
+    return make_run(tmp_path_factory.mktemp("original") / "run", store)
+
+
 @pytest.fixture
-def run(store, tmp_path) -> Path:
-    return make_run(tmp_path / "run", store)
+def run(original, tmp_path) -> Path:
+    return shutil.copytree(original, tmp_path / "run")
 
 
 def entries(run):

@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from window_cases import (
 
 from rota import api
 from rota.data.dev_parts import selection_places, teacher_places
+from rota.data.store import Store
 from rota.evaluation.config import EvaluationConfig
 from rota.evaluation.metrics import score
 from rota.evaluation.selection import select_window, selection_pairs
@@ -30,9 +32,14 @@ def store(tmp_path_factory):
     return api.prepare(make_config(tmp_path_factory.mktemp("selection") / "data"))
 
 
+@pytest.fixture(scope="module")
+def original(store, tmp_path_factory) -> Path:
+    return make_run(tmp_path_factory.mktemp("original") / "run", store)
+
+
 @pytest.fixture
-def run(store, tmp_path) -> Path:
-    return make_run(tmp_path / "run", store)
+def run(original, tmp_path) -> Path:
+    return shutil.copytree(original, tmp_path / "run")
 
 
 def select(run, store, config=ENSEMBLES, **changes):
@@ -159,8 +166,8 @@ class StopAfter:
             raise KeyboardInterrupt
 
 
-def test_an_interrupted_selection_goes_on_where_it_was(run, store, tmp_path):
-    undisturbed = select(make_run(tmp_path / "undisturbed", store), store)
+def test_an_interrupted_selection_goes_on_where_it_was(run, store, original, tmp_path):
+    undisturbed = select(shutil.copytree(original, tmp_path / "undisturbed"), store)
     with pytest.raises(KeyboardInterrupt):  # 8 sentences a window: in the middle of the second
         select_window(Loader(run, "cpu", 4), store, ENSEMBLES, StopAfter(12))
     assert not (run / "selection.json").exists()
@@ -212,11 +219,10 @@ def test_dev_sets_are_divided_evenly_and_completely():
     assert teacher_places(1, 0.5).tolist() == selection_places(1, 0.5).tolist() == [0]
 
 
-def test_a_group_without_languages_cannot_choose(tmp_path, store):
-    config = make_config(tmp_path / "data")
-    alone = api.prepare(config.model_copy(update={"data": config.data.model_copy(update={"low_resource": ()})}))
+def test_a_group_without_languages_cannot_choose(run, store):
+    manifest = store.manifest.model_copy(update={"low_resource": ()})
     with pytest.raises(ValueError, match="--select low-resource: the data have no low-resource languages"):
-        select(make_run(tmp_path / "run", store), alone)
+        select(run, Store(store.folder, manifest))
 
 
 def test_selecting_nothing_is_refused(run, store):
