@@ -65,7 +65,7 @@ class LocalWork:
 
     def _start(self) -> None:
         self._phase: Phase | None = self._waiting.pop(0)
-        arguments = _train(self.job) if self._phase == "train" else _evaluate(self.job)
+        arguments = _train(self.job) if self._phase == "train" else evaluate_command(self.job)
         self._since = time.perf_counter()
         with (self.job.folder / LOG).open("a", encoding="utf-8") as log:
             log.write(f"$ rota {' '.join(arguments)}\n")
@@ -90,17 +90,18 @@ def _train(job: Job) -> list[str]:
     return ["train", str(job.folder / "config.yaml"), "--run", str(job.folder)]
 
 
-def _evaluate(job: Job) -> list[str]:
+def evaluate_command(job: Job) -> list[str]:
     """The run knows how it is to be scored; what has changed since it began is said."""
     before = read_run(job.folder)["config"]["evaluation"]
     now = job.config.evaluation.model_dump(mode="json")
-    changed = [key for key in ("select", "combine", "window", "beam") if before.get(key) != now[key]]
+    changed = [key for key in ("select", "combine", "window", "beam", "select_beam") if before.get(key) != now[key]]
     if "select" in changed:
         changed.append("combine")  # it would follow the selection
-    if now["combine"] == "last":
-        changed = [key for key in changed if key != "window"]  # there is none
-    values = {key: "none" if now[key] is None else str(now[key]) for key in changed}
-    return ["evaluate", str(job.folder), *(part for key, value in values.items() for part in (f"--{key}", value))]
+    pointless = {"window"} if now["combine"] == "last" else set()
+    pointless |= {"select_beam"} if now["select"] is None else set()
+    now |= {"select": now["select"] or "none", "select_beam": now["select_beam"] or now["beam"]}
+    options = ((f"--{key.replace('_', '-')}", str(now[key])) for key in dict.fromkeys(changed) if key not in pointless)
+    return ["evaluate", str(job.folder), *(part for option in options for part in option)]
 
 
 def _environment(threads: int) -> dict[str, str]:

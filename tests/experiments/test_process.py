@@ -1,0 +1,35 @@
+"""What a run is scored with: its own config, and what its suite says otherwise by now."""
+
+import json
+
+import pytest
+from suite_cases import write_suite
+
+from rota.experiments.jobs import plan
+from rota.experiments.process import evaluate_command
+from rota.experiments.suite import load_suite
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "options"),
+    [
+        ({"beam": 1}, {"beam": 1}, []),
+        ({"beam": 5}, {"beam": 1}, ["--beam", "1"]),
+        ({"select": "macro"}, {"select": "macro", "select_beam": 1}, ["--select-beam", "1"]),
+        ({"select": "macro", "select_beam": 1}, {"select": "macro", "beam": 5}, ["--select-beam", "5"]),
+        ({"select": "macro"}, {}, ["--select", "none", "--combine", "last"]),
+        ({}, {"select": "loss", "window": 2}, ["--select", "loss", "--combine", "ensemble", "--window", "2"]),
+        ({}, {"window": 2, "select_beam": 2}, []),
+    ],
+)
+def test_a_run_is_scored_as_its_suite_says_now(tmp_path, before, now, options):
+    suite = load_suite(write_suite(tmp_path))
+
+    def job(evaluation):
+        overrides = [f"evaluation.{key}={value}" for key, value in ({"beam": 5} | evaluation).items()]
+        return plan(suite, tmp_path / "runs", rows=["uniform"], seeds=[1], overrides=overrides)[0]
+
+    begun = job(before)
+    begun.folder.mkdir(parents=True)
+    (begun.folder / "run.json").write_text(json.dumps({"config": begun.config.model_dump(mode="json")}))
+    assert evaluate_command(job(now)) == ["evaluate", str(begun.folder), *options]
