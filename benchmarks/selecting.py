@@ -1,6 +1,6 @@
 """What choosing checkpoints costs: a window on the low-resource dev sets, against training between two checkpoints.
 
-    python benchmarks/selecting.py [RUN] [--updates 75] [--tokens 1000] [--threads 1]
+    python benchmarks/selecting.py [RUN] [--updates 100] [--tokens 750] [--threads 1]
 
 RUN is a trained run with at least five checkpoints, by default that of `rota demo`. The run's own model is trained for
 UPDATES of TOKENS, with one validation, then each way of translating does its next window, and so on in turn, until
@@ -56,7 +56,7 @@ def main() -> int:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, nargs="?", default=Path("demo/catalogues/uniform"))
-    parser.add_argument("--updates", type=int, default=75)
+    parser.add_argument("--updates", type=int, default=100)
     parser.add_argument("--tokens", type=int, default=1000)
     parser.add_argument("--threads", type=int, default=1)
     return parser.parse_args()
