@@ -83,7 +83,7 @@ def _show_results(run: Path, store: Store, evaluation: Evaluation, config: RunCo
         f"  {command} {other}   the same with another schedule\n"
         f"  {program} translate {run} --language {language}   translate your own sentences\n"
         f"  {program} teachers   all schedules and their parameters\n"
-        "README.md shows how to train on your own parallel text.",
+        "docs/tutorial.md shows how to train on your own parallel text.",
         soft_wrap=True,
     )
 

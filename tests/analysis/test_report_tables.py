@@ -94,6 +94,16 @@ def test_a_mark_is_single_where_it_does_not_survive_holm(tmp_path):
     assert marks(list(study.rows.values()), study.rows["base"], CHRF, MACRO) == {"better": "+"}
 
 
+def test_two_seeds_that_agree_bear_no_mark(tmp_path):
+    """Differences 1.0 and 1.001: an interval far from zero, from a single degree of freedom."""
+    for row, found in {"base": (30.0, 30.0), "lucky": (31.0, 31.001)}.items():
+        for seed, score in enumerate(found, start=1):
+            make_run(tmp_path / row / f"seed-{seed}", seed=seed, scores={"chrf": everywhere(score)})
+    study = read_study([tmp_path])
+    assert contrast(study.rows["lucky"], study.rows["base"], CHRF, MACRO).interval[0] > 0.9
+    assert marks(list(study.rows.values()), study.rows["base"], CHRF, MACRO) == {}
+
+
 def test_one_seed_has_no_spread_and_no_interval_and_says_so(tmp_path):
     make_run(tmp_path / "a", scores={"chrf": everywhere(30.0)})
     make_run(tmp_path / "b", scores={"chrf": everywhere(31.5)}, teacher="proportional")
@@ -184,10 +194,10 @@ def test_an_ablation_is_compared_with_the_default_of_its_teacher(tmp_path):
             "dqn": {"label": "DQN"},
             "dqn-tau": {"label": "tau = 0.5", "table": "dqn", "paper": "dqn/tau-0.5"},
         },
-        [1, 2],
+        [1, 2, 3],
     )
     for row, score in (("uniform", 50.0), ("dqn", 20.0), ("dqn-tau", 21.0)):
-        for seed in (1, 2):
+        for seed in (1, 2, 3):
             make_run(
                 tmp_path / row / f"seed-{seed}",
                 seed=seed,
@@ -197,8 +207,8 @@ def test_an_ablation_is_compared_with_the_default_of_its_teacher(tmp_path):
     study = read_study([tmp_path])
     [table] = ablation_tables(study)
     assert [row[0].text for row in table.rows] == ["DQN", "tau = 0.5"]
-    assert cells(table, "tau = 0.5")["az"] == Cell("22.50 ± 0.71", "++", "15.55"), (
-        "a difference of exactly 1 under both seeds"
+    assert cells(table, "tau = 0.5")["az"] == Cell("23.00 ± 1.00", "++", "15.55"), (
+        "a difference of exactly 1 under all seeds"
     )
     assert "DQN (warm-up 10%)" in table.note
     assert "tau = 0.5" not in [row[0].text for row in average_tables(study, study.rows["uniform"])[0].rows]

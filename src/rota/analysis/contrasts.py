@@ -12,6 +12,7 @@ from rota.analysis.runs import MAIN_TABLES, Row, Study
 from rota.statistics import SeedComparison, holm, paired_seeds
 
 ALPHA = 0.05
+FEWEST_SEEDS = 3
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,9 @@ def by_pairs(row: Row, baseline: Row, metric: Metric, scope: str) -> dict[int, t
 
 
 def excludes_zero(found: SeedComparison) -> bool:
+    """Whether the sign of the difference may be called known; two seeds that happen to agree say too little."""
+    if found.seeds < FEWEST_SEEDS:
+        return False
     low, high = found.interval
     return low > 0 or high < 0
 

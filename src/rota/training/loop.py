@@ -213,7 +213,7 @@ class Loop:
         state = checkpoint.load()
         for name, part in self.parts().items():
             part.load_state_dict(state[name])
-        logger.info("resuming at step %d", self.step)
+        logger.debug("resuming at step %d", self.step)
         return checkpoint
 
     def state_dict(self) -> State:
