@@ -50,8 +50,13 @@ def cache_folder() -> Path:
     return Path(os.environ.get("ROTA_CACHE", default))
 
 
-def prepare(config: RunConfig, *, again: bool = False, progress: PrepareProgress | None = None) -> Store:
-    """The encoded data of a config; nothing is done if they are there already."""
+def prepare(
+    config: RunConfig, *, again: bool = False, processes: int | None = None, progress: PrepareProgress | None = None
+) -> Store:
+    """The encoded data of a config; nothing is done if they are there already.
+
+    ``processes``: by default one for each core if the corpus is large, else this one alone.
+    """
     return prepare_data(
         config.data.corpus_config,
         config.data.cleaning,
@@ -60,6 +65,7 @@ def prepare(config: RunConfig, *, again: bool = False, progress: PrepareProgress
         cache=cache_folder(),
         seed=config.data.seed,
         again=again,
+        processes=processes,
         progress=progress,
     )
 

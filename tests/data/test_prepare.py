@@ -8,9 +8,9 @@ from small_corpus import run, sentences, write_corpus
 
 from rota.data.cleaning import CleaningConfig
 from rota.data.corpus import CorpusConfig, ParallelText
-from rota.data.prepare import fits
 from rota.data.store import Store
 from rota.data.subwords import SubwordsConfig
+from rota.data.units import fits
 
 
 def test_a_corpus_becomes_arrays_and_texts(corpus, tmp_path):
@@ -120,16 +120,6 @@ def test_a_failed_replacement_keeps_the_old_data(corpus, tmp_path):
     Store.open(tmp_path / "data").check()
 
 
-def test_an_interruption_leaves_no_folder_behind(corpus, tmp_path):
-    def interrupt(stage, done, total):
-        if stage == "encoding":
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(corpus, tmp_path / "data", progress=interrupt)
-    assert [path.name for path in tmp_path.iterdir()] == ["text"]
-
-
 def test_a_folder_with_other_things_is_left_alone(corpus, tmp_path):
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "thesis.tex").write_text("mine")
@@ -146,8 +136,11 @@ def test_an_empty_folder_is_filled(corpus, tmp_path):
 def test_progress_tells_stages_and_reaches_the_total(corpus, tmp_path):
     seen = []
     run(corpus, tmp_path / "data", progress=lambda *report: seen.append(report))
-    assert list(dict.fromkeys(stage for stage, _, _ in seen)) == ["cleaning", "learning subwords", "encoding"]
-    assert seen[-1] == ("encoding", 132, 132)  # 110 + 11 + 11
+    stages = ["cleaning", "learning subwords", "encoding", "putting together"]
+    assert list(dict.fromkeys(stage for stage, _, _ in seen)) == stages
+    assert [report for report in seen if report[0] == "cleaning"][-1] == ("cleaning", 132, None)  # 110 + 11 + 11
+    assert [report for report in seen if report[0] == "encoding"][-1] == ("encoding", 132, 132)
+    assert seen[-1] == ("putting together", 132, 132)
 
 
 def test_a_language_whose_sentences_are_all_too_long_is_named(corpus, tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rota.data.manifest import InputFile, Manifest
-from rota.data.store import Sentences, Store, StoreWriter, text_names, token_type
+from rota.data.store import Sentences, Side, Store, StoreWriter, text_names, token_type
 from rota.data.subwords import Subwords, SubwordsConfig
 
 # Worked out by hand: az has two training sentences, be one; ids need not mean anything.
@@ -20,14 +20,18 @@ def write(folder, vocabulary=100):
     Subwords.train(["a b"], ["az", "be"], SubwordsConfig(size=300)).save(folder / "subwords.json")
     with StoreWriter(folder, ["az", "be"], vocabulary) as writer:
         for split in ("train", "dev", "test"):
-            writer.append(split, "az", AZ_SOURCES[:1], AZ_TARGETS[:1])
-            writer.append(split, "az", AZ_SOURCES[1:], AZ_TARGETS[1:])
-            writer.append(split, "be", BE_SOURCES, BE_TARGETS)
+            append(writer, split, "az", AZ_SOURCES[:1], AZ_TARGETS[:1])
+            append(writer, split, "az", AZ_SOURCES[1:], AZ_TARGETS[1:])
+            append(writer, split, "be", BE_SOURCES, BE_TARGETS)
         for split in ("dev", "test"):
             for name in (*text_names(split, "az", "en"), *text_names(split, "be", "en")):
                 (folder / name).write_text(f"{name}\nsecond\n", encoding="utf-8")
         writer.finish(low_resource=["be"], target="en", cleaning={}, settings={}, inputs={})
     return folder
+
+
+def append(writer, split, arm, sources, targets):
+    writer.append(split, arm, Side.of(sources, writer.vocabulary), Side.of(targets, writer.vocabulary))
 
 
 @pytest.fixture
@@ -166,12 +170,18 @@ def test_the_text_of_train_is_not_kept(folder):
         Store.open(folder).text("train", "az")
 
 
-def test_chunks_of_a_language_must_be_adjacent(tmp_path):
+def test_pieces_of_a_language_must_be_adjacent(tmp_path):
     with StoreWriter(tmp_path, ["az", "be"], 100) as writer:
-        writer.append("train", "az", AZ_SOURCES, AZ_TARGETS)
-        writer.append("train", "be", BE_SOURCES, BE_TARGETS)
+        append(writer, "train", "az", AZ_SOURCES, AZ_TARGETS)
+        append(writer, "train", "be", BE_SOURCES, BE_TARGETS)
         with pytest.raises(AssertionError, match="not adjacent"):
-            writer.append("train", "az", AZ_SOURCES, AZ_TARGETS)
+            append(writer, "train", "az", AZ_SOURCES, AZ_TARGETS)
+
+
+def test_sides_are_joined_one_after_the_other():
+    joined = Side.joined([Side.of(AZ_SOURCES, 100), Side.of(BE_SOURCES, 100)])
+    assert joined.tokens.tolist() == [4, 10, 11, 2, 4, 12, 2, 5, 13, 14, 15, 2]
+    assert joined.lengths.tolist() == [4, 3, 5]
 
 
 def test_the_fingerprint_names_the_data_not_the_place(folder, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,16 +42,25 @@ def demo(
 def prepare(
     config: ConfigPath,
     set_: Overrides = None,
-    again: Annotated[bool, typer.Option(help="Replace data that were prepared otherwise.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Prepare anew, in the place of what is there.")] = False,
+    processes: Annotated[
+        int | None, typer.Option(help="By default one for each core if the corpus is large, else one.", min=1)
+    ] = None,
 ) -> None:
-    """Turn parallel text into an encoded data folder.
+    """Turn parallel text into an encoded data folder; after an interruption the same command goes on.
 
     Example: rota prepare my.yaml --set data.subwords.size=8k
     """
     from rota import api, show
+    from rota.runner import log_to_console
 
-    with show.progress_bar() as progress:
-        store = api.prepare(_load(config, set_), again=again, progress=progress)
+    settings = _load(config, set_)
+    log_to_console()
+    try:
+        with show.progress_bar() as progress:
+            store = api.prepare(settings, again=again, processes=processes, progress=progress)
+    except KeyboardInterrupt:  # what is kept has been said
+        raise SystemExit(128 + signal.SIGINT) from None
     show.console.print(show.data_table(store))
 
 
@@ -58,7 +68,9 @@ def prepare(
 def train(
     config: ConfigPath,
     set_: Overrides = None,
-    run: Annotated[Path | None, typer.Option(help="The run folder; by default runs/<name of the config>.")] = None,
+    run: Annotated[
+        Path | None, typer.Option(help="The run folder; by default runs/NAME, as the config is named.")
+    ] = None,
     until: Annotated[int | None, typer.Option(help="Stop, and save, at this step.", min=1)] = None,
 ) -> None:
     """Train a model, or go on training it; the data are prepared first if need be.

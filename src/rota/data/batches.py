@@ -120,8 +120,10 @@ def epoch_order(sentences: Sentences, indices: IntArray, tokens: int, rng: np.ra
     target = sentences.target.lengths(shuffled)
     window = max(1, round(WINDOW * tokens / float(target.mean())))
     by_length = _sort_in_windows(_length(target, sentences.source.lengths(shuffled)), window)
-    bounds = cut(target[by_length], tokens)
-    return EpochOrder(shuffled[by_length], bounds, rng.permutation(len(bounds) - 1))
+    indices, target = shuffled[by_length], target[by_length]
+    del shuffled, by_length
+    bounds = cut(target, tokens)
+    return EpochOrder(indices, bounds, rng.permutation(len(bounds) - 1))
 
 
 def cut(lengths: IntArray, tokens: int) -> IntArray:
@@ -133,12 +135,16 @@ def cut(lengths: IntArray, tokens: int) -> IntArray:
     last batch would count like a large one, and a low-resource language has few batches in an epoch.
     A sentence belongs to the batch in which its middle falls; one longer than the budget is alone.
     """
-    ends = np.cumsum(lengths)
+    ends = np.cumsum(lengths, dtype=np.int64)
     total = int(ends[-1])
     batches = max(1, round(total / tokens))
     if 10 * total > 11 * tokens * batches:
         batches += 1
-    batch = (2 * ends - lengths) * batches // (2 * total)
+    batch = ends  # in place: twice the middle of each sentence, and then where that falls
+    batch *= 2
+    batch -= lengths
+    batch *= batches
+    batch //= 2 * total
     return np.concatenate([[0], np.flatnonzero(np.diff(batch)) + 1, [len(lengths)]])
 
 
@@ -148,18 +154,28 @@ def _length(target: IntArray, source: IntArray) -> IntArray:
     Sorting by target and source length leaves a third of the source positions to padding, by source alone two fifths
     of the target's; this leaves about a tenth of either (benchmarks/data_path.py).
     """
-    source_in_target_tokens = source.astype(np.int64) * int(target.sum()) // int(source.sum())
-    return (np.maximum(target, source_in_target_tokens) << _LENGTH_BITS) + target
+    length = source.astype(np.int64)  # one array, changed in place: an epoch may have 20 million sentences
+    length *= int(target.sum())
+    length //= int(source.sum())
+    np.maximum(length, target, out=length)
+    length <<= _LENGTH_BITS
+    length += target
+    return length
 
 
 def _sort_in_windows(length: IntArray, window: int) -> IntArray:
-    """Order by window and length, every other window downwards.
+    """Order by window and length, every other window downwards; ``length`` is used up.
 
     So neighbours have similar lengths across a window's end too, and a batch may lie over it.
     """
-    number = np.arange(len(length)) // window
+    number = np.arange(len(length))
+    number //= window
+    np.negative(length, out=length, where=number % 2 == 1)
+    number <<= 2 * _LENGTH_BITS
+    np.add(length, number, out=length)
+    del number
     # The sort is stable: others leave the order of equal lengths to the processor.
-    return np.argsort((number << 2 * _LENGTH_BITS) + np.where(number % 2, -length, length), kind="stable")
+    return np.argsort(length, kind="stable")
 
 
 def _index_type(sentences: int) -> type[np.int32] | type[np.int64]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from hashlib import blake2b
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Annotated, Final
 
 from pydantic import Field
 
 from rota.data.corpus import Pair, Split
+from rota.data.digests import DigestSet, digest, digests_of
 from rota.settings import Count, Settings
 from rota.types import Arm
 
@@ -19,6 +20,8 @@ RATIO: Final = "length ratio"
 DUPLICATE: Final = "duplicate pair"
 LEAK: Final = "English in dev or test"
 REASONS: Final = (EMPTY, TOO_LONG, RATIO, DUPLICATE, LEAK)
+
+CHUNK: Final = 10_000  # pairs cleaned or encoded at once: some 30 MB of Python lists
 
 # Below this a ratio says nothing: "Yes." against "Ja, das stimmt." is a fine pair.
 _RATIO_MATTERS_ABOVE: Final = 20
@@ -35,11 +38,14 @@ class CleaningConfig(Settings):
 
 
 class Cleaner:
-    """Cleans text as it streams by. All dev and test sets must have passed before the first training text."""
+    """Cleans text as it streams by. All dev and test sets must have passed before the first training text.
 
-    def __init__(self, config: CleaningConfig) -> None:
+    ``guard`` is what cleaners of other dev and test sets have collected under that name.
+    """
+
+    def __init__(self, config: CleaningConfig, guard: Collection[bytes] = ()) -> None:
         self._config = config
-        self._guard: set[bytes] = set()
+        self.guard = set(guard)  # digests of the English that must not be in training text
         self._counts: dict[Arm, dict[Split, dict[str, int]]] = {}
 
     @property
@@ -55,36 +61,46 @@ class Cleaner:
                 counts[EMPTY] += 1
                 continue
             if len(words := english.casefold().split()) >= self._config.leak_words:
-                self._guard.add(_digest(" ".join(words)))
+                self.guard.add(digest(" ".join(words)))
             counts[KEPT] += 1
             yield source, english
 
     def clean_train(self, arm: Arm, pairs: Iterable[Pair]) -> Iterator[Pair]:
         """The training pairs worth keeping, in order; every pair is counted once, for the first reason that holds."""
         counts = self._start(arm, "train", REASONS)
-        seen: set[bytes] = set()
-        for pair in pairs:
-            reason = self._reason(*pair, seen)
-            counts[reason] += 1
-            if reason is KEPT:
-                yield pair
+        seen = DigestSet()
+        for chunk in chunks(pairs):
+            for pair, reason in zip(chunk, self._reasons(chunk, seen), strict=True):
+                counts[reason] += 1
+                if reason is KEPT:
+                    yield pair
 
     def _start(self, arm: Arm, split: Split, reasons: tuple[str, ...]) -> dict[str, int]:
         counts = dict.fromkeys((KEPT, *reasons), 0)
         self._counts.setdefault(arm, {})[split] = counts
         return counts
 
-    def _reason(self, source: str, english: str, seen: set[bytes]) -> str:
+    def _reasons(self, chunk: list[Pair], seen: DigestSet) -> list[str]:
+        """For each pair why it is dropped, or that it is kept."""
+        reasons = [self._unfit(*pair) for pair in chunk]
+        fit = [place for place, reason in enumerate(reasons) if reason is KEPT]
+        if self._config.drop_duplicates:
+            new = seen.add(digests_of("\t".join(chunk[place]) for place in fit))
+            for place in (place for place, is_new in zip(fit, new, strict=True) if not is_new):
+                reasons[place] = DUPLICATE
+        for place in fit:
+            if reasons[place] is KEPT and self._leaks(chunk[place][1]):
+                reasons[place] = LEAK
+        return reasons
+
+    def _unfit(self, source: str, english: str) -> str:
+        """The reason that lies in the pair alone."""
         if not source or not english:
             return EMPTY
         shorter, longer = sorted((len(source), len(english)))
         if longer > self._config.max_characters or self._too_many_words(source, english):
             return TOO_LONG
-        if longer > _RATIO_MATTERS_ABOVE and longer > self._config.max_ratio * shorter:
-            return RATIO
-        if self._config.drop_duplicates and _is_known(_digest(f"{source}\t{english}"), seen):
-            return DUPLICATE
-        return LEAK if self._leaks(english) else KEPT
+        return RATIO if longer > _RATIO_MATTERS_ABOVE and longer > self._config.max_ratio * shorter else KEPT
 
     def _too_many_words(self, source: str, english: str) -> bool:
         limit = self._config.max_words
@@ -92,16 +108,11 @@ class Cleaner:
         return any(text.count(" ") >= limit and len(text.split()) > limit for text in (source, english))
 
     def _leaks(self, english: str) -> bool:
-        return _digest(" ".join(english.casefold().split())) in self._guard
+        return digest(" ".join(english.casefold().split())) in self.guard
 
 
-def _digest(text: str) -> bytes:
-    """Eight bytes stand for the sentence: 20 million pairs collide with probability 1e-5."""
-    return blake2b(text.encode(), digest_size=8).digest()
-
-
-def _is_known(digest: bytes, seen: set[bytes]) -> bool:
-    if digest in seen:
-        return True
-    seen.add(digest)
-    return False
+def chunks(pairs: Iterable[Pair], size: int = CHUNK) -> Iterator[list[Pair]]:
+    """The pairs in lists of ``size``, the last one shorter."""
+    iterator = iter(pairs)
+    while chunk := list(islice(iterator, size)):
+        yield chunk

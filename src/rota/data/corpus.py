@@ -36,6 +36,7 @@ class ParallelText:
     origin: str  # for messages: "train.az.gz + train.en.gz", "catalogues"
     files: tuple[Path, ...]  # the inputs whose change means another corpus; empty for generated text
     read: Callable[[], Iterator[Pair]]
+    size: int = 0  # of generated text in bytes, roughly
 
 
 Corpus = Mapping[Arm, Mapping[Split, ParallelText]]
@@ -88,13 +89,15 @@ class CorpusConfig(Settings):
 
 
 def _check_languages(languages: tuple[str, ...], target: str) -> None:
-    for position, language in enumerate(languages):
+    seen: set[str] = set()
+    for language in languages:
         if not _LANGUAGE.fullmatch(language):
             raise ValueError(f"{language!r} is no language code; use letters, digits, '-', '_' or '.'")
-        if language in languages[:position]:
+        if language in seen:
             raise ValueError(f"language {language!r} is listed twice; remove one")
         if language in (target, MIXED, MIXED_HIGH_RESOURCE):
             raise ValueError(f"{language!r} cannot be a source language: the name already means something else")
+        seen.add(language)
 
 
 def check_known(language: str, known: Iterable[str], what: str = "language") -> None:

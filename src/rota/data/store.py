@@ -30,16 +30,35 @@ class Flat:
     offsets: IntArray
 
     def lengths(self, indices: IntArray) -> IntArray:
-        lengths: IntArray = self.offsets[indices + 1] - self.offsets[indices]
-        return lengths
+        lengths: IntArray = self.offsets[indices + 1]
+        np.subtract(lengths, self.offsets[indices], out=lengths)
+        return lengths.astype(np.int32)  # of all sentences, once an epoch: these may be 20 million
 
     def gather(self, indices: IntArray) -> tuple[IntArray, IntArray]:
         """Tokens of the sentences in the order given, and their lengths; no loop, no padding."""
         starts = self.offsets[indices]
-        lengths = self.offsets[indices + 1] - starts
+        lengths: IntArray = self.offsets[indices + 1] - starts
         ends = np.cumsum(lengths)
         positions = np.repeat(starts - (ends - lengths), lengths) + np.arange(lengths.sum())
         return self.tokens[positions].astype(np.int64), lengths
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of some sentences, not yet in any store: their tokens one after the other, and how many each has."""
+
+    tokens: IntArray
+    lengths: IntArray  # int32
+
+    @classmethod
+    def of(cls, sentences: Sequence[Sequence[int]], vocabulary: int) -> Side:
+        lengths = np.fromiter(map(len, sentences), dtype=np.int32, count=len(sentences))
+        total = int(lengths.sum())
+        return cls(np.fromiter(chain.from_iterable(sentences), dtype=token_type(vocabulary), count=total), lengths)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Side]) -> Side:
+        return cls(np.concatenate([part.tokens for part in parts]), np.concatenate([part.lengths for part in parts]))
 
 
 class Sentences:
@@ -121,7 +140,8 @@ class Store:
 
     @property
     def high_resource(self) -> tuple[Arm, ...]:
-        return tuple(language for language in self.languages if language not in self.low_resource)
+        low = set(self.low_resource)
+        return tuple(language for language in self.languages if language not in low)
 
     @cached_property
     def sizes(self) -> Mapping[Arm, int]:
@@ -175,13 +195,13 @@ class _Appender:
 
 
 class StoreWriter:
-    """Writes a data folder chunk by chunk; a language's chunks come one after the other."""
+    """Writes a data folder piece by piece; a language's pieces come one after the other."""
 
     def __init__(self, folder: Path, languages: Sequence[Arm], vocabulary: int) -> None:
         self.folder = folder
         self._languages = tuple(languages)
-        self._vocabulary = vocabulary
-        self._type = token_type(vocabulary)
+        self.vocabulary = vocabulary
+        self._sentences = dict.fromkeys(SPLITS, 0)
         self._tokens = {split: dict.fromkeys(SIDES, 0) for split in SPLITS}
         self._extents: dict[Split, dict[Arm, Extent]] = {split: {} for split in SPLITS}
         names = [name for split in SPLITS for side in SIDES for name in array_names(split, side)]
@@ -198,30 +218,29 @@ class StoreWriter:
         for appender in self._open.values():
             appender.close()
 
-    def append(
-        self, split: Split, arm: Arm, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-    ) -> None:
-        """Add sentences as ids, tags and ends of sentences included."""
+    def append(self, split: Split, arm: Arm, source: Side, target: Side) -> None:
+        """Add sentences, tags and ends of sentences included."""
         extents = self._extents[split]
-        assert len(sources) == len(targets), f"{len(sources)} sources, {len(targets)} targets"
-        assert arm not in extents or arm == list(extents)[-1], f"{split}: chunks of {arm!r} are not adjacent"
-        start = sum(extent.sentences for extent in extents.values())
-        before = extents.get(arm, Extent(start=start, sentences=0, source_tokens=0, target_tokens=0))
+        sentences = len(target.lengths)
+        assert len(source.lengths) == sentences, f"{len(source.lengths)} sources, {sentences} targets"
+        if arm not in extents:
+            extents[arm] = Extent(start=self._sentences[split], sentences=0, source_tokens=0, target_tokens=0)
+        before = extents[arm]
+        assert before.start + before.sentences == self._sentences[split], f"{split}: pieces of {arm!r} are not adjacent"
+        self._sentences[split] += sentences
         extents[arm] = Extent(
             start=before.start,
-            sentences=before.sentences + len(sources),
-            source_tokens=before.source_tokens + self._append(split, "source", sources),
-            target_tokens=before.target_tokens + self._append(split, "target", targets),
+            sentences=before.sentences + sentences,
+            source_tokens=before.source_tokens + self._append(split, "source", source),
+            target_tokens=before.target_tokens + self._append(split, "target", target),
         )
 
-    def _append(self, split: Split, side: str, sentences: Sequence[Sequence[int]]) -> int:
-        ends = np.cumsum([len(sentence) for sentence in sentences], dtype=np.int64)
-        total = int(ends[-1]) if len(ends) else 0
-        tokens, offsets = array_names(split, side)
-        self._open[tokens].write(np.fromiter(chain.from_iterable(sentences), dtype=self._type, count=total))
-        self._open[offsets].write(ends + self._tokens[split][side])
-        self._tokens[split][side] += total
-        return total
+    def _append(self, split: Split, name: str, side: Side) -> int:
+        tokens, offsets = array_names(split, name)
+        self._open[tokens].write(side.tokens)
+        self._open[offsets].write(self._tokens[split][name] + np.cumsum(side.lengths, dtype=np.int64))
+        self._tokens[split][name] += len(side.tokens)
+        return len(side.tokens)
 
     def finish(
         self,
@@ -242,7 +261,7 @@ class StoreWriter:
             languages=self._languages,
             low_resource=tuple(low_resource),
             target=target,
-            vocabulary=self._vocabulary,
+            vocabulary=self.vocabulary,
             splits=self._extents,
             cleaning=cleaning,
             settings=settings,

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -82,9 +83,9 @@ class Subwords:
         except Exception as error:  # tokenizers raises a bare Exception for whatever it cannot read
             raise ValueError(f"{path} is damaged ({error}); prepare the data again") from None
 
-    @property
+    @cached_property
     def vocabulary(self) -> int:
-        """Number of ids, symbols and tags included."""
+        """Number of ids, symbols and tags included; ``tokenizers`` builds the whole vocabulary to count it."""
         return int(self._tokenizer.get_vocab_size())
 
     def tag(self, arm: Arm) -> int:

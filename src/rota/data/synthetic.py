@@ -14,6 +14,7 @@ from rota.data.families import Ancestor, Language, SyntheticConfig, make_ancesto
 from rota.types import Arm
 
 _CHUNK = 1000
+_BYTES = 100  # of a pair, roughly
 
 
 def synthetic_corpus(config: SyntheticConfig) -> Corpus:
@@ -67,7 +68,11 @@ def _texts(speaker: _Speaker, size: int, held_out: Sentences) -> dict[Split, Par
         return _train(speaker, size, held_out())
 
     readers: dict[Split, Callable[[], Iterator[Pair]]] = {"train": read_train, "dev": read_dev, "test": read_test}
-    return {split: ParallelText(f"synthetic {speaker.name}", (), read) for split, read in readers.items()}
+    bytes_of_train = _BYTES * size
+    return {
+        split: ParallelText(f"synthetic {speaker.name}", (), read, bytes_of_train if split == "train" else 0)
+        for split, read in readers.items()
+    }
 
 
 def _sentences(rng: np.random.Generator) -> Iterator[Sentence]:
