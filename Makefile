@@ -25,8 +25,8 @@ lint: $(VENV)/all  ## ruff and mypy
 slow: $(VENV)/all  ## the tests that take minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m slow
 
-bench: $(VENV)/all  ## measure speed; see docs/benchmarks.md
-	$(BIN)/python benchmarks/run.py
+bench: $(VENV)/all  ## measure speed and memory, also of other toolkits (hours); see docs/benchmarks.md
+	$(BIN)/python benchmarks/run.py $(BENCH)
 
 clean:  ## remove the environment and what the demo made
 	rm -rf $(VENV) demo

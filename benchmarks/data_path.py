@@ -1,6 +1,6 @@
 """Speed and evenness of the training streams on a real corpus.
 
-    python benchmarks/data_path.py [CORPUS] [--prepared FOLDER] [--tokens 4000] [--repetitions 5]
+    python benchmarks/data_path.py [CORPUS] [--prepared FOLDER] [--tokens 4000] [--repetitions 5] [--json FILE]
 
 CORPUS holds LANGUAGE-en/{train,dev,test}.{LANGUAGE,en}.gz; the default is ../shared/corpora/ted8-small.
 """
@@ -17,6 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
+from rota.bench.rows import Results, Row, row
+from rota.bench.work import padding as padded_share
 from rota.data.batches import cut, make_stream
 from rota.data.cleaning import CleaningConfig
 from rota.data.corpus import CorpusConfig
@@ -41,8 +43,10 @@ def main() -> int:
         store = open_or_prepare(arguments.corpus, arguments.prepared or Path(scratch) / "data", arguments.vocabulary)
         print(f"\nbudget {arguments.tokens} real target tokens, {arguments.repetitions} repetitions of one epoch\n")
         print(HEADER)
-        good = [report(store, arm, arguments) for arm in (*store.languages, MIXED_HIGH_RESOURCE, MIXED)]
-    return 0 if all(good) else 1
+        arms = (*store.languages, MIXED_HIGH_RESOURCE, MIXED)
+        found = [report(store, arm, arguments) for arm in arms]
+    Results(arguments.json).add(each for rows, _ in found for each in rows)
+    return 0 if all(good for _, good in found) else 1
 
 
 def parse() -> argparse.Namespace:
@@ -52,6 +56,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, default=4000)
     parser.add_argument("--vocabulary", type=int, default=8000)
     parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--json", type=Path, help="keep the rows here")
     return parser.parse_args()
 
 
@@ -76,8 +81,8 @@ def open_or_prepare(corpus: Path, folder: Path, vocabulary: int) -> Store:
     return store
 
 
-def report(store: Store, arm: Arm, arguments: argparse.Namespace) -> bool:
-    """One line of the table; whether the arm keeps what the streams promise."""
+def report(store: Store, arm: Arm, arguments: argparse.Namespace) -> tuple[list[Row], bool]:
+    """One line of the table, also as rows; whether the arm keeps what the streams promise."""
     speeds = [speed(store, arm, arguments.tokens, seed) for seed in range(arguments.repetitions)]
     batches = epoch(store, arm, arguments.tokens, seed=0)
     off = max(abs(batch.tokens / arguments.tokens - 1) for batch in batches)
@@ -89,7 +94,14 @@ def report(store: Store, arm: Arm, arguments: argparse.Namespace) -> bool:
         f" {padding(others, 'target'):12.1%} {padding(others, 'source'):7.1%} {attention(others):7.2f}"
         f"  {'yes' if once else 'NO'}"
     )
-    return once and off <= 0.05 and statistics.median(speeds) >= 2
+    about = ("data-path", f"{arm}, {arguments.tokens:,} tokens")
+    rows = [
+        row(*about, "target tokens a second", speeds, "million/s", goal="at least 2"),
+        row(*about, "largest distance of a batch from the budget", [100 * off], "%", goal="at most 5"),
+        row(*about, "padding inside attention, target", [100 * padding(batches, "target")], "%"),
+        row(*about, "the same, sorted by source alone", [100 * padding(others, "target")], "%"),
+    ]
+    return rows, once and off <= 0.05 and statistics.median(speeds) >= 2
 
 
 def speed(store: Store, arm: Arm, tokens: int, seed: int) -> float:
@@ -124,9 +136,7 @@ def by_source_length(sentences: Sentences, indices: IntArray, tokens: int) -> li
 
 
 def padding(batches: list[Batch], side: str) -> float:
-    """Share of the positions in a rectangle around each batch that hold no token."""
-    lengths = [getattr(batch, f"{side}_lengths") for batch in batches]
-    return 1 - sum(int(of.sum()) for of in lengths) / sum(len(of) * int(of.max()) for of in lengths)
+    return padded_share([getattr(batch, f"{side}_lengths") for batch in batches])
 
 
 def attention(batches: list[Batch]) -> float:

@@ -1,6 +1,6 @@
 """What choosing checkpoints costs: a window on the low-resource dev sets, against training between two checkpoints.
 
-    python benchmarks/selecting.py [RUN] [--updates 100] [--tokens 750] [--threads 1]
+    python benchmarks/selecting.py [RUN] [--updates 100] [--tokens 750] [--threads 1] [--json FILE]
 
 RUN is a trained run with at least five checkpoints, by default that of `rota demo`. The run's own model is trained for
 UPDATES of TOKENS, with one validation, then each way of translating does its next window, and so on in turn, until
@@ -21,6 +21,7 @@ from pathlib import Path
 import torch
 
 from rota import api
+from rota.bench.rows import Results, row
 from rota.config import parse_config
 from rota.data.store import Store
 from rota.evaluation.config import EvaluationConfig
@@ -47,9 +48,15 @@ def main() -> int:
         training, translating = measure(arguments, Path(scratch))
     print(f"{arguments.threads} thread(s), {len(training)} windows; median of processor seconds (lowest to highest)\n")
     print(f"{arguments.updates} updates of {arguments.tokens} tokens  {spread(training)}")
+    between = f"{arguments.updates} updates of {arguments.tokens} tokens"
+    about = ("selecting", f"{between}, {arguments.threads} thread(s)")
+    rows = [row(*about, f"{between}, and a validation", training, "s of processor time")]
     for way, times in zip(WAYS, translating, strict=True):
         share = statistics.median(times) / statistics.median(training)
-        print(f"{way.combine}, beam {way.beam}".ljust(28), spread(times), f"{share:.1%}")
+        name = f"{way.combine}, beam {way.beam}"
+        print(name.ljust(28), spread(times), f"{share:.1%}")
+        rows.append(row(*about, f"a window, {name}", times, "s of processor time", ratio=share))
+    Results(arguments.json).add(rows)
     return 0
 
 
@@ -57,8 +64,9 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, nargs="?", default=Path("demo/catalogues/uniform"))
     parser.add_argument("--updates", type=int, default=100)
-    parser.add_argument("--tokens", type=int, default=1000)
+    parser.add_argument("--tokens", type=int, default=750)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--json", type=Path, help="keep the rows here")
     return parser.parse_args()
 
 

@@ -1,6 +1,6 @@
 """Sentences per second of beam 5 on real text: ours, CTranslate2 and ``transformers.generate``, side by side.
 
-    python benchmarks/translation.py [CORPUS] [--folder FOLDER] [--sentences 128] [--repetitions 5]
+    python benchmarks/translation.py [CORPUS] [--folder FOLDER] [--sentences 128] [--repetitions 5] [--json FILE]
 
 With random weights translations end at once or never, so a model of the preset `small` is trained first, for 800 steps
 of 400 tokens on CORPUS (as in data_path.py): about five minutes, once. FOLDER keeps it and its exports. Such a model
@@ -22,6 +22,8 @@ from pathlib import Path
 
 import numpy as np
 from data_path import DEFAULT_CORPUS
+
+from rota.bench.rows import Results, Row, row
 
 SETTINGS = {
     "student": {
@@ -75,6 +77,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, default=default, help="keeps data, run and exports")
     parser.add_argument("--sentences", type=int, default=128)
     parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--json", type=Path, help="keep the rows here")
     parser.add_argument("--threads", type=int, help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -130,7 +133,7 @@ def measure(arguments: argparse.Namespace) -> None:
             found[name] = engine(sources)
             walls[name].append(time.perf_counter() - wall)
             processors[name].append(time.process_time() - processor)
-    report(walls, processors, found)
+    Results(arguments.json).add(report(walls, processors, found, arguments.threads))
 
 
 def drop_slower_rival(
@@ -191,9 +194,13 @@ def mean_length(sentences: list[list[int]]) -> float:
 
 
 def report(
-    walls: dict[str, list[float]], processors: dict[str, list[float]], found: dict[str, list[list[int]]]
-) -> None:
+    walls: dict[str, list[float]],
+    processors: dict[str, list[float]],
+    found: dict[str, list[list[int]]],
+    threads: int,
+) -> list[Row]:
     """A line for each program; ratios to ``transformers`` are taken round by round, of wall and of processor time."""
+    rows = []
     count = len(found["ours"])
     rival = next((name for name in processors if name.startswith("transformers")), None)
     print(
@@ -204,8 +211,14 @@ def report(
         for seconds in (walls, processors):
             ratios = [] if rival is None else [a / b for a, b in zip(seconds[rival], seconds[name], strict=True)]
             cells += f" {spread([count / each for each in seconds[name]]):>20} {spread(ratios):>17}"
+            what = "sentences a second" if seconds is walls else "sentences a second of processor time"
+            setting = f"{name}, beam 5, {threads} thread{'s' if threads > 1 else ''}"
+            ratio = statistics.median(ratios) if ratios else None
+            speeds = [count / each for each in seconds[name]]
+            rows.append(row("translation", setting, what, speeds, "sentences/s", ratio=ratio))
         same = sum(ours == theirs for ours, theirs in zip(found["ours"], found[name], strict=True)) / count
         print(f"  {name:22}{cells} {mean_length(found[name]):7.1f} {same:8.1%}", flush=True)
+    return rows
 
 
 def spread(values: list[float]) -> str:

@@ -30,11 +30,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "api": ALL_BELOW_CONFIG | {"config"},
     "show": ALL_BELOW_CONFIG,
     "experiments": ALL_BELOW_CONFIG | {"config", "api", "show"},
+    "bench": ALL_BELOW_CONFIG | {"config", "api"},
     "show_comparison": ALL_BELOW_CONFIG,
     "runner": ALL_BELOW_CONFIG | {"config", "api", "show", "analysis"},
     "demo": ALL_BELOW_CONFIG | {"config", "api", "show", "runner", "analysis"},
     "commands": ALL_BELOW_CONFIG
-    | {"config", "api", "show", "show_comparison", "runner", "demo", "analysis", "experiments"},
+    | {"config", "api", "show", "show_comparison", "runner", "demo", "analysis", "experiments", "bench"},
     "cli": {"commands"},
     "__init__": ALL_BELOW_CONFIG | {"config", "api"},
     "__main__": {"cli"},

@@ -1,0 +1,176 @@
+"""Ours and other toolkits: the same model on the same segmented text, one thread, in turn.
+
+    python benchmarks/peers/run.py [--only NAME ...] [--install-only] [--tokens 4000] [--updates 12] [--rounds 3]
+                                   [--data FOLDER | --corpus FOLDER] [--preset small] [--json FILE]
+
+Each peer has an environment of its own in --cache, made once. A round trains with each of them, ours first, in a fresh
+process for UPDATES updates, of which the first two warm up. Real target tokens are counted in the tensors that the peer
+trains on; seconds are those of its process, its data path included. What cannot be installed or fails is named with the
+reason. Stopped in the middle, the same command goes on with the trainings that are missing; --again begins anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+from data_path import DEFAULT_CORPUS, open_or_prepare  # noqa: E402
+from installing import PEERS, NotInstalledError, Peer, install  # noqa: E402
+from peer_rows import read_run, rows_of  # noqa: E402
+from text import pairs_in, write_text  # noqa: E402
+
+from rota.bench.rows import Results, written  # noqa: E402
+from rota.data.store import Store  # noqa: E402
+from rota.student.config import PRESETS  # noqa: E402
+
+OURS = Peer("rota", "train_rota.py")
+DROPOUT, LABEL_SMOOTHING = 0.3, 0.1
+
+
+def main() -> int:
+    arguments = parse()
+    pythons = {} if not chosen(arguments) else install_all(arguments)
+    if arguments.install_only:
+        return 0
+    store = open_data(arguments)
+    text = arguments.cache / f"text-{store.fingerprint[:12]}-{arguments.pairs}"
+    write_text(store, text, arguments.pairs)
+    print(f"{pairs_in(text):,} pairs in {text}", flush=True)
+    about = setting(arguments, store)
+    runs = (
+        arguments.cache / "runs" / f"{arguments.preset}-{arguments.tokens}-{store.fingerprint[:12]}-{arguments.updates}"
+    )
+    for number in range(1, arguments.rounds + 1):
+        for peer in (OURS, *(peer for peer in PEERS if peer.name in pythons)):
+            python = pythons.get(peer.name, Path(sys.executable))
+            train(peer, python, text, store, runs / str(number), number, arguments)
+    results = Results(arguments.json)
+    results.add(rows_of(runs, about))
+    show(results, about)
+    return 0
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", help="these peers; ours is always measured", metavar="NAME")
+    parser.add_argument("--install-only", action="store_true")
+    parser.add_argument("--preset", default="small", choices=list(PRESETS))
+    parser.add_argument(
+        "--tokens", type=int, default=4_000, help="target tokens in a batch, as each toolkit counts them"
+    )
+    parser.add_argument("--updates", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--pairs", type=int, default=100_000, help="drawn from the training text")
+    parser.add_argument("--corpus", type=Path, default=DEFAULT_CORPUS, help="as in data_path.py")
+    parser.add_argument("--data", type=Path, help="a prepared data folder instead of a corpus")
+    parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "rota" / "peers")
+    parser.add_argument("--json", type=Path, help="keep the rows here")
+    parser.add_argument("--again", action="store_true", help="train again what was trained before")
+    parser.add_argument("--timeout", type=int, default=3_600, help="seconds for one training")
+    return parser.parse_args()
+
+
+def chosen(arguments: argparse.Namespace) -> list[Peer]:
+    names = {peer.name for peer in PEERS}
+    for name in arguments.only or ():
+        if name not in names:
+            raise SystemExit(f"--only {name}: unknown; there are {', '.join(sorted(names))}")
+    return [peer for peer in PEERS if arguments.only is None or peer.name in arguments.only]
+
+
+def install_all(arguments: argparse.Namespace) -> dict[str, Path]:
+    pythons = {}
+    for peer in chosen(arguments):
+        try:
+            pythons[peer.name] = install(peer, arguments.cache)
+            print(f"{peer.name}: installed", flush=True)
+        except NotInstalledError as error:
+            print(f"{peer.name}: NOT INSTALLED: {error}", flush=True)
+    return pythons
+
+
+def open_data(arguments: argparse.Namespace) -> Store:
+    if arguments.data is not None:
+        return Store.open(arguments.data)
+    if not arguments.corpus.is_dir():
+        raise SystemExit(f"no corpus at {arguments.corpus}; give --corpus, or --data with a prepared folder")
+    return open_or_prepare(arguments.corpus, arguments.cache / "data-8000", 8_000)
+
+
+def setting(arguments: argparse.Namespace, store: Store) -> str:
+    threads = f"{arguments.threads} thread{'s' if arguments.threads > 1 else ''}"
+    size = f"{arguments.preset}, {arguments.tokens:,} tokens, {store.manifest.vocabulary:,} subwords"
+    return f"{size}, {threads}, {arguments.rounds} rounds of {arguments.updates} updates"
+
+
+def train(
+    peer: Peer, python: Path, text: Path, store: Store, folder: Path, number: int, arguments: argparse.Namespace
+) -> None:
+    """One training in a process of its own; skipped if it was done before."""
+    folder.mkdir(parents=True, exist_ok=True)
+    out = folder / f"{peer.name}.jsonl"
+    if out.exists() and len(read_run(out)) == arguments.updates and not arguments.again:
+        return
+    layers, width, heads, feedforward = PRESETS[arguments.preset]
+    scratch = arguments.cache / "scratch" / peer.name
+    scratch.mkdir(parents=True, exist_ok=True)
+    wanted = {
+        "text": str(text),
+        "data": str(store.folder.resolve()),
+        "scratch": str(scratch),
+        "out": str(out),
+        "preset": arguments.preset,
+        "vocabulary": store.manifest.vocabulary,
+        "layers": layers,
+        "width": width,
+        "heads": heads,
+        "feedforward": feedforward,
+        "dropout": DROPOUT,
+        "label_smoothing": LABEL_SMOOTHING,
+        "tokens": arguments.tokens,
+        "updates": arguments.updates,
+        "threads": arguments.threads,
+        "seed": number,
+        "pairs": pairs_in(text),
+    }
+    (folder / f"{peer.name}.json").write_text(json.dumps(wanted), encoding="utf-8")
+    _start(peer, python, folder, arguments)
+    found = read_run(out) if out.exists() else []
+    print(f"round {number}, {peer.name}: {len(found)} of {arguments.updates} updates", flush=True)
+    if len(found) < arguments.updates:
+        last = (folder / f"{peer.name}.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+        print(f"  FAILED: {' '.join(last)} ({folder / f'{peer.name}.log'})", flush=True)
+
+
+def _start(peer: Peer, python: Path, folder: Path, arguments: argparse.Namespace) -> None:
+    threads = str(arguments.threads)
+    environment = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "CUDA_VISIBLE_DEVICES": ""}
+    command = [str(python), str(HERE / "drivers" / peer.driver), str(folder / f"{peer.name}.json")]
+    with (folder / f"{peer.name}.log").open("w", encoding="utf-8") as log:
+        try:
+            subprocess.run(
+                command, env=environment, stdout=log, stderr=subprocess.STDOUT, check=False, timeout=arguments.timeout
+            )
+        except subprocess.TimeoutExpired:
+            log.write(f"\nstopped after {arguments.timeout} seconds\n")
+
+
+def show(results: Results, about: str) -> None:
+    print(f"\n{about}")
+    for each in results.rows:
+        if each.benchmark == "peers" and each.setting.endswith(about):
+            ratio = "" if each.ratio is None else f"  ratio {each.ratio:.2f}"
+            goal = "" if each.goal is None else f"  (goal: {each.goal})"
+            print(f"  {each.setting.partition(',')[0]:12} {each.what:48} {written(each):>28} {each.unit}{ratio}{goal}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""What the benchmarks count, against numbers worked out by hand."""
+
+import importlib
+import json
+import statistics
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rota.bench.limit import product_shapes
+from rota.bench.spending import PRODUCTS, REST, kind_of
+from rota.bench.teaching import learning_flops, teacher_config
+from rota.bench.work import forward_flops, padding, random_batch, update_flops
+from rota.student.transformer import Shape
+from rota.teachers.dqn_config import DQNConfig
+from rota.types import Batch
+
+PEERS = Path(__file__).parents[2] / "benchmarks" / "peers"
+SHAPE = Shape(vocabulary=10, encoder_layers=1, decoder_layers=1, width=4, heads=1, feedforward=8)
+
+
+@pytest.fixture
+def peer_rows(monkeypatch):
+    monkeypatch.syspath_prepend(str(PEERS))
+    return importlib.import_module("peer_rows")
+
+
+def one_sentence(source, target):
+    ids = [np.full(length, 5) for length in (source, target)]
+    return Batch("xx", ids[0], np.array([source]), ids[1], np.array([target]), {"xx": target})
+
+
+def test_operations_of_a_sentence_are_those_of_its_matrix_products():
+    # A source token: 4 * 16 + 2 * 32 in the encoder and 2 * 16 for keys and values; a target token: 6 * 16 + 2 * 32 in
+    # the decoder and 40 for the output. Pairs in attention: 9 in the encoder, 4 + 6 in the decoder, each 2 * 4.
+    assert forward_flops(SHAPE, one_sentence(3, 2)) == 2 * (3 * 160 + 2 * 200 + 19 * 8)
+    assert update_flops(SHAPE, one_sentence(3, 2)) == 3 * 2064
+
+
+def test_the_limit_multiplies_what_the_model_multiplies_apart_from_attention():
+    products = sum(2 * rows * inner * outer * count for rows, inner, outer, count in product_shapes(SHAPE, 2))
+    attention = 2 * (4 + 4 + 4) * 8
+    assert products == forward_flops(SHAPE, one_sentence(2, 2)) - attention
+
+
+def test_padding_is_the_empty_share_of_the_rectangles():
+    assert padding([np.array([2, 4]), np.array([3, 3])]) == pytest.approx(2 / 14)
+    assert padding([np.array([3, 3])]) == 0
+
+
+def test_random_sentences_fill_the_budget():
+    batch = random_batch(np.random.default_rng(0), 100, 300)
+    assert 300 <= batch.tokens < 400
+    assert len(batch.source) == batch.source_lengths.sum()
+    assert batch.target.max() < 100
+
+
+def test_the_update_of_a_q_network_is_three_products_and_one_of_the_target_network():
+    config = DQNConfig(groups=1, hidden=(3,), replay_batch=5, replay_minimum=2, warmup=None)
+    assert learning_flops(config, arms=2) == 2 * (2 * 3 + 3 * 2) * 5 * 4
+    assert learning_flops(teacher_config("tscl"), arms=2) == 0
+
+
+def test_rotation_is_read_from_the_name_of_the_teacher():
+    assert teacher_config("dqn, refresh 1/5").measurements().refresh_every == 5
+    assert teacher_config("dqn").measurements().refresh_every == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "kind"),
+    [
+        (["aten::mm", "_SmoothedLoss"], PRODUCTS),
+        (["aten::mul", "_AddDropped"], "dropout and residual sums"),
+        (["aten::mul", "_AddDroppedBackward"], "dropout and residual sums"),
+        (["aten::random_", "_ReluDropped"], "dropout"),
+        (["aten::copy_", "aten::addmm", "aten::linear"], PRODUCTS),
+        (["aten::sub_", "_SmoothedLoss"], "loss, without its products"),
+        (["aten::item"], REST),
+    ],
+)
+def test_an_event_belongs_to_the_innermost_kind_that_is_known(names, kind):
+    assert kind_of(names) == kind
+
+
+def updates():
+    """Four updates that end after 1, 2, 4 and 8 seconds of the processor."""
+    tokens, positions, seconds = (10, 10, 30, 50), (20, 20, 60, 100), (1, 2, 4, 8)
+    return [
+        {"tokens": a, "positions": b, "processor": c, "wall": 2 * c, "peak": c * 2**20}
+        for a, b, c in zip(tokens, positions, seconds, strict=True)
+    ]
+
+
+def test_the_clock_of_a_peer_starts_after_two_updates(peer_rows):
+    assert peer_rows.speed(updates(), "processor") == pytest.approx(80 / 6)
+    assert peer_rows.speed(updates(), "wall") == pytest.approx(80 / 12)
+    assert peer_rows.padded(updates()) == pytest.approx(50)
+
+
+def test_ours_is_compared_with_the_fastest_and_with_the_leanest_peer(peer_rows, tmp_path):
+    faster = [each | {"processor": each["processor"] / 3, "positions": each["tokens"]} for each in updates()]
+    slow = [each | {"peak": 2 * 2**20} for each in updates()]
+    for name, lines in (("rota", faster), ("one", updates()), ("two", slow), ("begun", slow[:1])):
+        path = tmp_path / "1" / f"{name}.jsonl"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    rows = {(each.setting, each.what): each for each in peer_rows.rows_of(tmp_path, "small")}
+    ours = rows["rota, small", "real target tokens a second of processor time"]
+    assert ours.ratio == pytest.approx(3)
+    assert rows["rota, small", "peak memory"].ratio == pytest.approx(8 / 2)
+    assert rows["rota, small", "padded target positions"].value == 0
+    assert rows["one, small", "real target tokens in an update"].value == statistics.mean([10, 10, 30, 50])
+    assert not any(setting.startswith("begun") for setting, _ in rows)
