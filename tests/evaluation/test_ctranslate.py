@@ -39,7 +39,7 @@ def raw(tmp_path_factory):
     return Exported(tmp_path_factory.mktemp("one"), "raw")
 
 
-@pytest.mark.parametrize(("beam", "penalty"), [(1, 1.0), (2, 0.6), (5, 1.0), (5, 0.0)])
+@pytest.mark.parametrize(("beam", "penalty"), [(1, 1.0), (2, 0.6), (5, 1.0), (5, 0.3)])
 def test_it_finds_our_translations_blank_for_blank(exported, beam, penalty):
     for language in LANGUAGES:
         expected = exported.ours.translate(SENTENCES, language, beam=beam, length_penalty=penalty)
@@ -164,6 +164,9 @@ def test_what_cannot_be_translated_with_is_explained(rota, raw, tmp_path):
     for arguments, message in (
         ((hugging_face,), "is for transformers (see its README.md); give a run, or export --to ctranslate2"),
         ((raw.folder, "--step", "100"), "--step 100 is for run folders"),
+        ((raw.folder, "--selected"), "--selected is for run folders"),
+        ((raw.run, "--selected", "--step", "100"), "--selected and --step 100 name two models"),
+        ((raw.run, "--selected"), "has no selection.json; run rota evaluate"),
         ((foreign,), "is no export for CTranslate2; make one with rota export RUN --to ctranslate2"),
         ((tmp_path / "nowhere",), "is no run folder"),
     ):

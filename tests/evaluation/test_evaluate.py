@@ -70,6 +70,17 @@ def test_the_selected_window_translates_the_test_sets(run, store):
     assert found.translations["kiki"].read_text().split("\n") == [*expected, ""]
 
 
+def test_the_command_translates_with_the_selected_ensemble(rota, run):
+    selection = {"combine": "ensemble", "best": {"steps": [10, 20, 30, 60]}}
+    (run / "selection.json").write_text(json.dumps(selection))
+    code, output, error = rota("translate", run, "-l", "lala", "--beam", "2", "--selected", stdin="la la\nlala\n")
+    assert code == 0, error
+    ensemble = Translator.load(run, steps=[10, 20, 30, 60], combine="ensemble")
+    expected = ensemble.translate(["la la", "lala"], "lala", beam=2)
+    assert output.splitlines() == [" ".join(line.split()) for line in expected]
+    assert expected != Translator.load(run).translate(["la la", "lala"], "lala", beam=2)
+
+
 def test_a_step_names_the_window_that_ends_there(run):
     assert api.evaluate(run, step=40).model.steps == (40,)
     assert api.evaluate(run, step=40, combine="ensemble").model.steps == (10, 20, 30, 40)

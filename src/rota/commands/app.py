@@ -17,4 +17,9 @@ app = typer.Typer(
 
 ConfigPath = Annotated[Path, typer.Argument(help="A YAML config.", metavar="CONFIG")]
 RunPath = Annotated[Path, typer.Argument(help="A run folder, as written by rota train.", metavar="RUN")]
-Overrides = Annotated[list[str] | None, typer.Option("--set", help="key=value over the config; may be repeated.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", help="A value over the config, such as training.steps=10k; may be repeated.", metavar="KEY=VALUE"
+    ),
+]

@@ -28,6 +28,9 @@ def translate(
     ],
     language: Annotated[str, typer.Option("--language", "-l", help="Language of the text.")],
     step: Annotated[int | None, typer.Option(help="Which checkpoint of a run; by default the last.")] = None,
+    selected: Annotated[
+        bool, typer.Option("--selected", help="The model that rota evaluate --select found best, an ensemble perhaps.")
+    ] = False,
     beam: Annotated[int, typer.Option(help="Beam size; 1 is greedy.", min=1)] = 5,
     threads: Annotated[int | None, typer.Option(help="Threads; by default one for each core.", min=1)] = None,
 ) -> None:
@@ -37,7 +40,7 @@ def translate(
     """
     from rota.data.corpus import decode_lines
 
-    translator = _open(model, step, threads)
+    translator = _open(model, step, threads, selected=selected)
     translator.subwords.tag(language)  # an unknown language is a mistake even before the first line
     lines = decode_lines(sys.stdin.buffer, "standard input")
     size = 1 if sys.stdin.isatty() else CHUNK  # who types a line wants its translation
@@ -50,13 +53,17 @@ def translate(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _open(model: Path, step: int | None, threads: int | None) -> Translator | CTranslator:
+def _open(model: Path, step: int | None, threads: int | None, *, selected: bool) -> Translator | CTranslator:
     from rota.evaluation.ctranslate import CTranslator, is_ctranslate2
-    from rota.evaluation.translator import Translator
+    from rota.evaluation.translator import Translator, selected_model
 
+    if selected and step is not None:
+        raise ValueError(f"--selected and --step {step} name two models; give one of them")
     if is_ctranslate2(model):
         if step is not None:
             raise ValueError(f"--step {step} is for run folders; {model} holds one model")
+        if selected:
+            raise ValueError(f"--selected is for run folders; {model} holds one model")
         return CTranslator(model, threads=threads)
     if (model / "model.safetensors").is_file():
         raise ValueError(f"{model} is for transformers (see its README.md); give a run, or export --to ctranslate2")
@@ -64,6 +71,9 @@ def _open(model: Path, step: int | None, threads: int | None) -> Translator | CT
         import torch
 
         torch.set_num_threads(threads)
+    if selected:
+        steps, combine = selected_model(model)
+        return Translator.load(model, steps=steps, combine=combine)
     return Translator.load(model, step=step)
 
 

@@ -22,8 +22,8 @@ def evaluate(
     select: Annotated[
         str | None,
         typer.Option(
-            help="Choose the checkpoints: by dev BLEU of the low-resource, high-resource or all languages (macro), or"
-            " by dev loss; none: the last. By default as in the config."
+            help="Choose the checkpoints: low-resource, high-resource or macro (all languages) by dev BLEU, loss by dev"
+            " loss; none takes the last. By default as in the config."
         ),
     ] = None,
     combine: Annotated[
@@ -38,7 +38,7 @@ def evaluate(
         int | None, typer.Option(help="Beam size; 1 is greedy. By default as in the config.", min=1)
     ] = None,
     select_beam: Annotated[
-        int | None, typer.Option(help="Beam size while selecting; by default the same.", min=1)
+        int | None, typer.Option(help="Beam size while selecting; by default as in the config, else the same.", min=1)
     ] = None,
     comet: Annotated[
         str | None,

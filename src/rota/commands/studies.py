@@ -15,9 +15,15 @@ from rota.commands.app import Overrides, app
 @app.command()
 def compare(
     suite: Annotated[str, typer.Argument(help="laptop, controls, paper, or a YAML file.", metavar="SUITE")],
-    seeds: Annotated[str | None, typer.Option(help="How many (5), or which (1,2,3).")] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="How many (5), or which (1,2,3); by default as in the suite.")
+    ] = None,
     rows: Annotated[
-        str | None, typer.Option(help="Names, patterns (dqn-*), tables (main, tscl, dqn, control), or all.")
+        str | None,
+        typer.Option(
+            help="Names, patterns (dqn-*), tables (main, tscl, dqn, control), or all, with commas between them; by"
+            " default those that the suite is meant to run."
+        ),
     ] = None,
     corpus: Annotated[
         str | None, typer.Option(help="catalogues, synthetic, ted8, or a YAML file whose section data is taken.")
@@ -26,9 +32,13 @@ def compare(
     tokens: Annotated[str | None, typer.Option(help="Target tokens of a batch.")] = None,
     jobs: Annotated[int | None, typer.Option(help="Runs at the same time; by default cores / threads.", min=1)] = None,
     threads: Annotated[int, typer.Option(help="Threads of each run.", min=1)] = 1,
-    out: Annotated[Path | None, typer.Option(help="Folder of the runs; by default runs/<suite>.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the runs; by default runs/NAME, as the suite is named.")
+    ] = None,
     on: Annotated[str, typer.Option(help="local, or ray: a cluster with a shared folder.")] = "local",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what is done and missing, with the time.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Run nothing: list what is done, partial and missing, and the time left.")
+    ] = False,
     set_: Overrides = None,
 ) -> None:
     """Train and score every schedule of a suite with several seeds; what is done is skipped, what is partial resumed.

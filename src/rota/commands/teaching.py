@@ -6,12 +6,15 @@ from typing import Annotated
 
 import typer
 
-from rota.commands.app import Overrides, RunPath, app
+from rota.commands.app import RunPath, app
 
 
 @app.command()
 def teachers() -> None:
-    """List the teachers with their parameters, defaults and sources."""
+    """List the teachers with their parameters, defaults and sources.
+
+    Example: rota teachers | less
+    """
     from rota import show
     from rota.teachers import TEACHERS
 
@@ -26,8 +29,13 @@ def simulate(
     ] = None,
     world: Annotated[str, typer.Option(help="stationary, switch or transfer.")] = "transfer",
     steps: Annotated[int, typer.Option(help="Updates of the scripted student.", min=1)] = 3000,
-    seed: Annotated[int, typer.Option(help="Of teachers and noise.")] = 1,
-    set_: Overrides = None,
+    seed: Annotated[int, typer.Option(help="The seed of teachers and noise.")] = 1,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="A setting of every teacher named, such as epsilon=0.3; may be repeated.", metavar="KEY=VALUE"
+        ),
+    ] = None,
 ) -> None:
     """Try teachers in seconds on a scripted student with known learning curves. For understanding, not for results.
 

@@ -145,9 +145,10 @@ class CTranslator:
     ) -> list[list[int]]:
         """As :func:`rota.student.search.translate`, with CTranslate2 doing the work; the ids of the best translations.
 
-        Lengths count the end symbol, as with us. There are two differences, of which a trained model knows nothing:
-        where a translation reaches its limit, it is cut there instead of the end being forced; and the symbols for
-        padding and beginning are not forbidden, because CTranslate2 would then change all other probabilities too.
+        Lengths count the end symbol, as with us. There are three differences: where a translation reaches its limit, it
+        is cut there instead of the end being forced; without a length penalty the search ends when the best hypothesis
+        does, not when ``beam`` have ended; and the symbols for padding and beginning, which a trained model never
+        produces, are not forbidden, because CTranslate2 would then change all other probabilities too.
         """
         limits = [min(int(max_ratio * len(source)) + extra, MAX_LENGTH) for source in sources]
         running = []

@@ -20,7 +20,7 @@ from rota.data.subwords import SPECIALS
 from rota.evaluation.config import EvaluationConfig
 from rota.evaluation.ctranslate import save_ctranslate2
 from rota.evaluation.model_card import model_card
-from rota.evaluation.translator import Translator, find_checkpoint, read_run
+from rota.evaluation.translator import Translator, find_checkpoint, read_run, selected_model
 from rota.student.config import StudentConfig
 from rota.student.search import MAX_LENGTH
 from rota.student.transformer import BOS, DECODER_START, EOS, PAD, Shape, Transformer, to_m2m100
@@ -121,12 +121,8 @@ def choose(run: Path, *, step: int | None = None, selected: bool = False, combin
 
 def _selected(run: Path, combine: str | None) -> tuple[list[int], str]:
     """The steps of the window that was found best; an ensemble becomes the average of its weights."""
-    path = run / "selection.json"
-    if not path.is_file():
-        raise ValueError(f"{run} has no selection.json; run rota evaluate {run} --select low-resource first")
-    selection = json.loads(path.read_text(encoding="utf-8"))
-    steps: list[int] = selection["best"]["steps"]
-    return steps, combine or ("last" if selection["combine"] == "last" else "average")
+    steps, together = selected_model(run)
+    return steps, combine or ("last" if together == "last" else "average")
 
 
 def _load(run: Path, chosen: Chosen) -> Transformer:

@@ -136,6 +136,15 @@ def read_run(run: Path) -> dict[str, Any]:
     return content
 
 
+def selected_model(run: Path) -> tuple[list[int], Combine]:
+    """The checkpoints that ``rota evaluate --select`` found best, and how they are put together."""
+    path = run / "selection.json"
+    if not path.is_file():
+        raise ValueError(f"{run} has no selection.json; run rota evaluate {run} --select low-resource first")
+    selection = json.loads(path.read_text(encoding="utf-8"))
+    return selection["best"]["steps"], selection["combine"]
+
+
 def find_checkpoint(run: Path, step: int | None) -> Checkpoint:
     """The intact checkpoint of a step, or the last one that is intact."""
     found = _list(run)
