@@ -99,7 +99,7 @@ def kernel_by_hand(query, key, value, query_bounds, key_bounds, longest_query, l
 def test_attention_in_one_kernel_equals_padded_attention(monkeypatch):
     network, pairs = make_network(), random_pairs(*LENGTHS)
     padded = states_of(network, pairs)
-    monkeypatch.setattr(varlen, "kernel", kernel_by_hand)
+    monkeypatch.setattr(varlen, "find_kernel", lambda: kernel_by_hand)
     monkeypatch.setattr(varlen, "fits", lambda *_: True)
     monkeypatch.setattr("rota.student.transformer.attend", None)
     torch.testing.assert_close(states_of(network, pairs), padded, atol=1e-5, rtol=1e-4)
@@ -111,7 +111,7 @@ def test_the_kernel_is_not_asked_for_what_it_cannot_do(monkeypatch):
 
         is_cuda, dtype, shape, device = True, torch.bfloat16, (5, 16), 0
 
-    monkeypatch.setattr(varlen, "kernel", kernel_by_hand)
+    monkeypatch.setattr(varlen, "find_kernel", lambda: kernel_by_hand)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 0))
     layout = Layout(np.array([2, 3]), 2, CPU)
     dropping, keeping = (Noise(torch.Generator(), states=0.3, attention=attention) for attention in (0.1, 0.0))

@@ -27,6 +27,13 @@ EVALUATION_TOKENS: Final = 1_000
 EVALUATION_TOKENS_ELSEWHERE: Final = 16_000
 """The same on an accelerator, which wants large packs."""
 
+TRAINING_TOKENS: Final = 1_500
+"""Target tokens, about, that :meth:`NMT.update` runs forward and back at once on a CPU.
+
+A larger batch goes through in pieces whose gradients add up: the activations of one piece are in memory, not those of
+all. Batches of up to one and a half times this stay whole.
+"""
+
 
 class NotFiniteError(ArithmeticError):
     """The loss or its gradient is not a finite number; the weights are still those of the step before."""
@@ -113,7 +120,11 @@ class NMT:
         self.network.zero_grad(set_to_none=True)
         mine = [number for number in range(len(batches)) if self._team.owns(number)]
         with memory_for(batches, "training on"):
-            sums = [self._backward(batches[number], number, tokens, last=number == mine[-1]) for number in mine]
+            sums = [
+                self._backward(piece, (number, turn), tokens, last=(number, left) == (mine[-1], 0))
+                for number in mine
+                for turn, left, piece in self._pieces(batches[number])
+            ]
             # Only now: reading a number waits for the device, which computes while we lay out the next batch.
             summed = np.array([math.fsum(float(value) for value in sums)])
         loss = float(self._team.add_up(summed)[0]) / tokens
@@ -164,8 +175,20 @@ class NMT:
                 "exp_avg_sq": torch.zeros_like(parameter),
             }
 
-    def _backward(self, batch: Batch, number: int, tokens: int, *, last: bool) -> Tensor:
-        """Adds the gradients of one micro-batch, after the ``last`` one those of all processes; its loss, summed."""
+    def _pieces(self, batch: Batch) -> Iterator[tuple[int, int, Batch]]:
+        """A batch in pieces that are small enough: the number of each, how many come after it, and its sentences."""
+        count = round(batch.tokens / TRAINING_TOKENS) if self.network.device.type == "cpu" else 1
+        if count < 2:
+            yield 0, 0, batch
+            return
+        # Pieces are filled up to their budget: the longest sentence more, lest a small rest be one more piece.
+        budget = math.ceil(batch.tokens / count) + int(batch.target_lengths.max())
+        packs = list(_packs(batch, budget))
+        for turn, rows in enumerate(packs):
+            yield turn, len(packs) - 1 - turn, _take(batch, rows)
+
+    def _backward(self, batch: Batch, number: tuple[int, int], tokens: int, *, last: bool) -> Tensor:
+        """Adds the gradients of one piece, after the ``last`` one those of all processes; its loss, summed."""
         with nullcontext() if last else self._team.hold_back(self._replica):
             with self._autocast():
                 states_ND, target_N = self._forward(self._replica, batch, self._noise(number))
@@ -194,12 +217,12 @@ class NMT:
         read_source_N, read_target_N = read
         return network(read_source_N, source_layout, read_target_N, target_layout, noise), target_N
 
-    def _noise(self, number: int) -> Noise | None:
-        """Dropout of a micro-batch: a function of seed, step and its number alone, so a resumed run needs no state."""
+    def _noise(self, number: tuple[int, int]) -> Noise | None:
+        """Dropout of a piece: a function of seed, step and numbers of batch and piece, so resuming needs no state."""
         if self._dropout == 0 and self._attention_dropout == 0 and self._word_dropout == 0:
             return None
         generator = torch.Generator(self.network.device)
-        generator.manual_seed(_mixed_seed(self._seed, self.step + 1, number))
+        generator.manual_seed(_mixed_seed(self._seed, self.step + 1, *number))
         return Noise(generator, self._dropout, self._attention_dropout, self._word_dropout)
 
     def _clip(self, loss: float) -> None:
@@ -219,8 +242,10 @@ class NMT:
         return torch.autocast(self.network.device.type, dtype=torch.bfloat16, enabled=self._bf16)
 
 
-def _mixed_seed(seed: int, step: int, number: int) -> int:
-    return int(np.random.SeedSequence([seed, step, number]).generate_state(1, np.uint64)[0] >> np.uint64(1))
+def _mixed_seed(seed: int, step: int, number: int, piece: int = 0) -> int:
+    """The first piece has the seed of the whole batch."""
+    entropy = [seed, step, number, *([piece] if piece else [])]
+    return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 def _join(batches: Sequence[Batch]) -> Batch:

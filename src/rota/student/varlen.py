@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -17,8 +18,12 @@ from rota.student.attention import Layout
 from rota.student.dropout import Noise
 
 
-def _find_kernel() -> Callable[..., Any] | None:
-    """The kernel, where torch has it; versions that say otherwise what is causal are passed over."""
+@cache
+def find_kernel() -> Callable[..., Any] | None:
+    """The kernel, where torch has it; versions that say otherwise what is causal are passed over.
+
+    Looked for on CUDA alone: importing it brings all of ``torch.compile`` into memory, 78 MB.
+    """
     try:
         from torch.nn.attention.varlen import varlen_attn
     except ImportError:
@@ -26,18 +31,15 @@ def _find_kernel() -> Callable[..., Any] | None:
     return varlen_attn if "window_size" in inspect.signature(varlen_attn).parameters else None
 
 
-kernel = _find_kernel()
-
-
 def fits(rows: Tensor, layout: Layout, noise: Noise | None) -> bool:
     """Whether the kernel can do it: its number type, its device (Ampere or later), its head width, no dropout."""
     return (
-        kernel is not None
-        and rows.is_cuda
+        rows.is_cuda
         and rows.dtype in (torch.bfloat16, torch.float16)
         and (noise is None or noise.attention == 0)
         and rows.shape[1] // layout.heads % 8 == 0
         and torch.cuda.get_device_capability(rows.device) >= (8, 0)
+        and find_kernel() is not None
     )
 
 
@@ -50,6 +52,7 @@ def attend(
     query_NHK: Tensor, key_NHK: Tensor, value_NHK: Tensor, layout: Layout, memory: Layout, *, causal: bool
 ) -> Tensor:
     """Every row of ``layout`` looks at the rows of its sentence in ``memory``; if causal, at none after itself."""
+    kernel = find_kernel()
     assert kernel is not None
     window = (-1, 0) if causal else (-1, -1)
     lengths = (layout.bounds, memory.bounds, layout.longest, memory.longest)
