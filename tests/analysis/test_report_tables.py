@@ -13,6 +13,7 @@ from rota.analysis.measures import BEST_LOSS, BLEU, CHRF, FINAL_LOSS, LOW, MACRO
 from rota.analysis.printed import paper_row
 from rota.analysis.runs import read_study
 from rota.analysis.score_tables import ablation_tables, average_tables, difference, language_tables
+from rota.analysis.summary import headlines
 from rota.analysis.table import Cell, Table, to_csv, to_html, to_latex, to_markdown
 
 CHRF_SCORES = {"uniform": (30.0, 32.0, 34.0), "dqn": (31.0, 34.0, 37.0)}
@@ -102,6 +103,9 @@ def test_two_seeds_that_agree_bear_no_mark(tmp_path):
     study = read_study([tmp_path])
     assert contrast(study.rows["lucky"], study.rows["base"], CHRF, MACRO).interval[0] > 0.9
     assert marks(list(study.rows.values()), study.rows["base"], CHRF, MACRO) == {}
+    said = headlines(study, study.rows["base"])
+    assert any("2 seeds, too few for a verdict." in sentence for sentence in said)
+    assert not any("exclude zero" in sentence for sentence in said)
 
 
 def test_one_seed_has_no_spread_and_no_interval_and_says_so(tmp_path):

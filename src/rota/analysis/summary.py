@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.analysis.contrasts import contrast, excludes_zero
+from rota.analysis.contrasts import FEWEST_SEEDS, contrast, excludes_zero
 from rota.analysis.measures import (
     BLEU,
     CHRF,
@@ -71,6 +71,8 @@ def _headline(row: Row, baseline: Row) -> list[str]:
     if not seen:
         return [f"{text}."]
     seeds = f"{min(pairs)} to {max(pairs)} seeds" if len(set(pairs)) > 1 else f"{pairs[0]} seeds"
+    if max(pairs) < FEWEST_SEEDS:
+        return [f"{text}; {seeds}, too few for a verdict."]
     return [f"{text}; {seeds}. The study could have seen {and_list(seen)}."]
 
 
@@ -86,7 +88,7 @@ def _clear_differences(rows: Sequence[Row], baseline: Row) -> list[str]:
 
 def _clear(rows: Sequence[Row], baseline: Row, metric: Metric, scope: str, name: str) -> str:
     compared = {row.short: contrast(row, baseline, metric, scope) for row in rows}
-    tested = {row: found for row, found in compared.items() if found is not None}
+    tested = {row: found for row, found in compared.items() if found is not None and found.seeds >= FEWEST_SEEDS}
     if not tested:
         return ""
     clear = {row: (found.mean > 0) == metric.higher_is_better for row, found in tested.items() if excludes_zero(found)}
