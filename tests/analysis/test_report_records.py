@@ -231,3 +231,12 @@ def test_a_teacher_learns_if_its_choices_came_with_values(tmp_path):
     rows = read_study([tmp_path]).rows
     assert not learns(rows["static"])
     assert learns(rows["learned"])
+
+
+def test_copied_records_do_not_tell_where_the_data_lay(tmp_path):
+    run = make_run(tmp_path / "runs" / "uniform")
+    about = json.loads((run / "run.json").read_text())
+    write_json(run / "run.json", about | {"data": about["data"] | {"folder": "/home/ada/prepared/mine"}})
+    copy_records(tmp_path / "runs", tmp_path / "copy")
+    copied = json.loads((tmp_path / "copy" / "uniform" / "run.json").read_text())
+    assert copied == about | {"data": about["data"] | {"folder": "mine"}}

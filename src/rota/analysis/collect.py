@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from rota.analysis.runs import Progress, record_path, run_folders, suite_folder
+from rota.records import write_atomically
 
-COPIED = ("run.json", "validations.jsonl", "timings.jsonl", "evals.jsonl", "selection.json")
+COPIED = ("validations.jsonl", "timings.jsonl", "evals.jsonl", "selection.json")
 GZIPPED = ("steps.jsonl", "observations.jsonl")
 
 
@@ -44,9 +46,19 @@ def copy_all(paths: Sequence[Path], out: Path, progress: Progress = lambda *_: N
 
 
 def _copy_run(folder: Path, out: Path) -> int:
-    written = sum(_copy(folder / name, out / name) for name in COPIED)
+    written = _copy_settings(folder / "run.json", out / "run.json")
+    written += sum(_copy(folder / name, out / name) for name in COPIED)
     written += sum(_gzip(record_path(folder, name), out / f"{name}.gz") for name in GZIPPED)
     return written + sum(_copy(probe, out / "policy" / probe.name) for probe in sorted(folder.glob("policy/*.json")))
+
+
+def _copy_settings(source: Path, target: Path) -> int:
+    """Of the folder of the data only the name: records are for others, whose machines have other paths."""
+    about = json.loads(source.read_text(encoding="utf-8"))
+    if "folder" in about.get("data", {}):
+        about["data"]["folder"] = Path(about["data"]["folder"]).name
+    write_atomically(target, json.dumps(about, indent=1, ensure_ascii=False) + "\n")
+    return target.stat().st_size
 
 
 def _copy(source: Path, target: Path) -> int:
