@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from export_cases import Saved
 
 from rota import api
 from rota.checkpoint import Checkpoints
@@ -16,23 +16,9 @@ from rota.evaluation.config import EvaluationConfig
 from rota.evaluation.translations import SELECTION_PART, Combination, translation_path
 from rota.records import Record
 from rota.student.transformer import Transformer
-from rota.types import State
 
 STEPS = (10, 20, 30, 40, 50, 60)
 LOW, HIGH = ("lala", "lali"), ("kiki",)
-
-
-@dataclass
-class Saved:
-    """A part that is nothing but its state."""
-
-    state: State
-
-    def state_dict(self) -> State:
-        return self.state
-
-    def load_state_dict(self, state: State) -> None:
-        self.state = state
 
 
 def make_config(data: Path, **evaluation: object) -> RunConfig:

@@ -119,11 +119,12 @@ def test_a_second_interruption_kills(tmp_path):
 
 
 def test_two_commands_do_not_work_on_one_folder(tmp_path):
-    with (
-        alone(tmp_path / "runs"),
-        pytest.raises(ValueError, match="another rota compare works on .*runs; wait for it, or choose another --out"),
-        alone(tmp_path / "runs"),
-    ):
-        pass
+    entered = []
+    message = "another rota compare works on .*runs; wait for it, or choose another --out"
     with alone(tmp_path / "runs"):
-        """Free again."""
+        entered.append("first")
+        with pytest.raises(ValueError, match=message), alone(tmp_path / "runs"):
+            entered.append("beside the first")
+    with alone(tmp_path / "runs"):
+        entered.append("after it")
+    assert entered == ["first", "after it"]

@@ -44,3 +44,9 @@ def test_a_batch_that_fits_stays_whole_with_the_dropout_it_always_had(monkeypatc
     assert [piece is batch for _, _, piece in pieces_of(make_student(), batch)] == [True]
     assert nmt._mixed_seed(1, 2, 3, 0) == nmt._mixed_seed(1, 2, 3)
     assert nmt._mixed_seed(1, 2, 3, 1) != nmt._mixed_seed(1, 2, 3)
+
+
+def test_every_piece_of_every_batch_has_dropout_of_its_own():
+    student = make_student(dropout=0.1)
+    places = [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert len({student._noise(place).generator.initial_seed() for place in places}) == len(places)
