@@ -130,12 +130,19 @@ def locked(run: Path, team: Team | None = None) -> Iterator[None]:
     if team is not None and not team.first:
         yield
         return
-    run.mkdir(parents=True, exist_ok=True)
-    with (run / ".lock").open("w") as file:
+    with only_holder(run, f"another process is training {run}; wait for it, or choose another folder"):
+        yield
+
+
+@contextmanager
+def only_holder(folder: Path, refusal: str) -> Iterator[None]:
+    """One process at a time holds the folder, which is made; the others are refused, not kept waiting."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ValueError(f"another process is training {run}; wait for it, or choose another folder") from None
+            raise ValueError(refusal) from None
         yield
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from rota.api import only_holder
 from rota.experiments.jobs import Job
 from rota.experiments.process import Work, what_went_wrong
 from rota.experiments.status import Status, is_held, last_dev_loss, last_step, look
@@ -155,13 +155,6 @@ def _entry(job: Job) -> Entry:
     return entry
 
 
-@contextmanager
-def alone(out: Path) -> Iterator[None]:
+def alone(out: Path) -> AbstractContextManager[None]:
     """Only one ``rota compare`` works on a folder; the lock goes with the process, however it ends."""
-    out.mkdir(parents=True, exist_ok=True)
-    with (out / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(f"another rota compare works on {out}; wait for it, or choose another --out") from None
-        yield
+    return only_holder(out, f"another rota compare works on {out}; wait for it, or choose another --out")
