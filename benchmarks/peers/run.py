@@ -169,7 +169,7 @@ def show(results: Results, about: str) -> None:
         if each.benchmark == "peers" and each.setting.endswith(about):
             ratio = "" if each.ratio is None else f"  ratio {each.ratio:.2f}"
             goal = "" if each.goal is None else f"  (goal: {each.goal})"
-            print(f"  {each.setting.partition(',')[0]:12} {each.what:48} {written(each):>28} {each.unit}{ratio}{goal}")
+            print(f"  {each.setting.partition(',')[0]:12} {each.what:82} {written(each):>28} {each.unit}{ratio}{goal}")
 
 
 if __name__ == "__main__":

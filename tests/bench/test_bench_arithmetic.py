@@ -84,11 +84,11 @@ def test_an_event_belongs_to_the_innermost_kind_that_is_known(names, kind):
 
 
 def updates():
-    """Four updates that end after 1, 2, 4 and 8 seconds of the processor."""
-    tokens, positions, seconds = (10, 10, 30, 50), (20, 20, 60, 100), (1, 2, 4, 8)
+    """Four updates that end after 1, 2, 4 and 8 seconds of the processor; the machine becomes slower meanwhile."""
+    tokens, positions, seconds, machine = (10, 10, 30, 50), (20, 20, 60, 100), (1, 2, 4, 8), (4.0, 4.0, 2.0, 2.0)
     return [
-        {"tokens": a, "positions": b, "processor": c, "wall": 2 * c, "peak": c * 2**20}
-        for a, b, c in zip(tokens, positions, seconds, strict=True)
+        {"update": n, "tokens": a, "positions": b, "processor": c, "wall": 2 * c, "peak": c * 2**20, "machine": d}
+        for n, (a, b, c, d) in enumerate(zip(tokens, positions, seconds, machine, strict=True), start=1)
     ]
 
 
@@ -96,6 +96,17 @@ def test_the_clock_of_a_peer_starts_after_two_updates(peer_rows):
     assert peer_rows.speed(updates(), "processor") == pytest.approx(80 / 6)
     assert peer_rows.speed(updates(), "wall") == pytest.approx(80 / 12)
     assert peer_rows.padded(updates()) == pytest.approx(50)
+
+
+def test_the_speed_of_a_peer_is_seen_beside_that_of_the_machine(peer_rows, tmp_path):
+    assert peer_rows.steady_speed(updates()) == pytest.approx(80 / (2 * 3 + 4 * 2))
+    half = [each | {"processor": 2 * each["processor"], "machine": each["machine"] / 2} for each in updates()]
+    assert peer_rows.steady_speed(half) == pytest.approx(peer_rows.steady_speed(updates()))
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "rota.jsonl").write_text("".join(json.dumps(line) + "\n" for line in updates()))
+    first = peer_rows.rows_of(tmp_path, "small")[0]
+    assert (first.what, first.ratio) == (peer_rows.AT_USUAL_SPEED, None)
+    assert first.value == pytest.approx(3 * 80 / 14)
 
 
 def test_ours_is_compared_with_the_fastest_and_with_the_leanest_peer(peer_rows, tmp_path):
@@ -106,7 +117,7 @@ def test_ours_is_compared_with_the_fastest_and_with_the_leanest_peer(peer_rows, 
         path.parent.mkdir(exist_ok=True)
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     rows = {(each.setting, each.what): each for each in peer_rows.rows_of(tmp_path, "small")}
-    ours = rows["rota, small", "real target tokens a second of processor time"]
+    ours = rows["rota, small", peer_rows.AT_USUAL_SPEED]
     assert ours.ratio == pytest.approx(3)
     assert rows["rota, small", "peak memory"].ratio == pytest.approx(8 / 2)
     assert rows["rota, small", "padded target positions"].value == 0

@@ -1,7 +1,8 @@
 """What all drivers share: real target tokens, positions and seconds of every update, one JSON object a line.
 
 Runs in the environments of the peers, so it needs torch and nothing else. Tokens are counted in the very tensors that
-the peer trains on; an update is over when its optimiser has stepped.
+the peer trains on; an update is over when its optimiser has stepped. Then, outside its time, a fixed matrix product
+says how fast the machine is at this moment, since that changes with what else runs there.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from types import SimpleNamespace
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+ROWS, INNER, OUTER, REPEATED = 1_000, 512, 2_048, 8
+"""The fixed product: one of a feed-forward layer, 17 GFLOP together, a quarter of a second on a slow core."""
+
 
 def settings() -> SimpleNamespace:
     """What to train, from the file that the driver was given."""
@@ -28,6 +32,7 @@ class Counter:
     def __init__(self, wanted: SimpleNamespace) -> None:
         self.updates, self.done = wanted.updates, 0
         self.tokens = self.positions = 0
+        self.outside = {"wall": 0.0, "processor": 0.0}  # seconds of the matrix products so far
         self.file = Path(wanted.out).open("w", encoding="utf-8")  # noqa: SIM115
         torch.set_num_threads(wanted.threads)
         torch.manual_seed(wanted.seed)
@@ -44,12 +49,31 @@ class Counter:
     def _stepped(self, *_: object) -> None:
         self.done += 1
         found = {"tokens": self.tokens, "positions": self.positions, "peak": peak()}
-        spent = {"wall": time.perf_counter(), "processor": time.process_time()}
-        self.file.write(json.dumps({"update": self.done, **found, **spent}) + "\n")
+        spent = {clock: now - self.outside[clock] for clock, now in clocks().items()}
+        line = {"update": self.done, **found, **spent, "machine": self._machine()}
+        self.file.write(json.dumps(line) + "\n")
         self.file.flush()
         self.tokens = self.positions = 0
         if self.done == self.updates:
             os._exit(0)
+
+    def _machine(self) -> float:
+        """Floating-point operations a second of processor time, now."""
+        before = clocks()
+        left, right = torch.ones(ROWS, INNER), torch.ones(INNER, OUTER)
+        result = torch.empty(ROWS, OUTER)
+        torch.mm(left, right, out=result)
+        start = time.process_time()
+        for _ in range(REPEATED):
+            torch.mm(left, right, out=result)
+        spent = time.process_time() - start
+        for clock, now in clocks().items():
+            self.outside[clock] += now - before[clock]
+        return 2.0 * ROWS * INNER * OUTER * REPEATED / spent
+
+
+def clocks() -> dict[str, float]:
+    return {"wall": time.perf_counter(), "processor": time.process_time()}
 
 
 def peak() -> int:
