@@ -55,6 +55,8 @@ def rows_of(runs: Path, about: str) -> list[Row]:
         updates = read_run(path)
         if len(updates) > WARM_UP:
             found.setdefault(path.stem, []).append(updates)
+    if not found:
+        return []
     usual = statistics.median(each["machine"] for rounds in found.values() for run in rounds for each in run)
     speeds = {name: [usual * steady_speed(run) for run in rounds] for name, rounds in found.items()}
     peaks = {name: [max(each["peak"] for each in run) / 2**20 for run in rounds] for name, rounds in found.items()}

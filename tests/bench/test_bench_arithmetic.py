@@ -4,9 +4,11 @@ import importlib
 import json
 import statistics
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from rota.bench.limit import product_shapes
 from rota.bench.spending import PRODUCTS, REST, kind_of
@@ -107,6 +109,29 @@ def test_the_speed_of_a_peer_is_seen_beside_that_of_the_machine(peer_rows, tmp_p
     first = peer_rows.rows_of(tmp_path, "small")[0]
     assert (first.what, first.ratio) == (peer_rows.AT_USUAL_SPEED, None)
     assert first.value == pytest.approx(3 * 80 / 14)
+
+
+def test_measuring_the_machine_is_not_in_the_time_of_a_peer(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(PEERS / "drivers"))
+    counting = importlib.import_module("counting")
+    monkeypatch.setattr(counting, "register_optimizer_step_post_hook", lambda _: None)
+    now = iter(range(1_000))  # every look at a clock takes a second
+    monkeypatch.setattr(counting.time, "process_time", lambda: next(now))
+    monkeypatch.setattr(counting, "clocks", lambda: {"wall": 0.0, "processor": float(next(now))})
+    out = tmp_path / "out.jsonl"
+    counter = counting.Counter(SimpleNamespace(updates=9, threads=torch.get_num_threads(), seed=1, out=out))
+    for _ in range(3):
+        counter._stepped()
+    counter.file.close()
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    # An update ends at second 0; the product is looked at in seconds 1 to 4; the next update ends at second 5.
+    assert [line["processor"] for line in lines] == [0, 5 - 3, 10 - 6]
+    operations = 2.0 * counting.ROWS * counting.INNER * counting.OUTER * counting.REPEATED
+    assert [line["machine"] for line in lines] == [operations] * 3
+
+
+def test_no_peer_that_trained_gives_no_rows(peer_rows, tmp_path):
+    assert peer_rows.rows_of(tmp_path, "small") == []
 
 
 def test_ours_is_compared_with_the_fastest_and_with_the_leanest_peer(peer_rows, tmp_path):
