@@ -77,6 +77,16 @@ def test_the_teacher_of_two_processes_is_told_the_same(folder):
     assert [told["joint_loss"] for told in two] == pytest.approx([told["joint_loss"] for told in one], abs=1e-4)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("case", ["two", "parts", "interrupted"])
+def test_no_thread_of_gloo_outlives_a_run(folder, case):
+    """One that still holds a tensor when the interpreter ends wants its lock, and aborts a process that did well."""
+    for rank in (0, 1):
+        left = json.loads(said(folder, case, f"{rank}.threads"))
+        assert len(left) >= 1
+        assert not [name for name in left if name.startswith("pt_gloo")]
+
+
 def test_only_the_first_process_speaks(folder):
     assert "starting at step 0 with 2 processes" in said(folder, "two", 0)
     assert "trained 18 steps" in said(folder, "two", 0)

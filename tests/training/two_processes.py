@@ -2,11 +2,13 @@
 
     python two_processes.py FOLDER
 
-Every case leaves what each rank said in ``FOLDER/<case>.<rank>`` and its exit codes in ``FOLDER/<case>.codes``.
+Every case leaves what each rank said in ``FOLDER/<case>.<rank>``, the threads it had at its very end beside that, and
+its exit codes in ``FOLDER/<case>.codes``.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import signal
@@ -48,7 +50,14 @@ def _be(case: str, rank: int, size: int, port: int, arguments: list[str]) -> int
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
+        atexit._run_exitfuncs()
+        Path(f"{case}.{rank}.threads").write_text(json.dumps(thread_names()))
         os._exit(code)
+
+
+def thread_names() -> list[str]:
+    """Of this process; Linux only."""
+    return [name.read_text().strip() for name in Path("/proc/self/task").glob("*/comm")]
 
 
 def run(case: str, size: int, *arguments: str, harm: Callable[[list[int]], None] = lambda _: None) -> None:

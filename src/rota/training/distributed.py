@@ -6,6 +6,8 @@ and the wish to stop go through gloo. When a process vanishes, the others hold a
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import signal
 import socket
@@ -35,7 +37,7 @@ FOREVER: Final = timedelta(days=30)
 ROLL_CALL: Final = 10.0
 """Seconds to answer, once a connection is broken."""
 
-# Kept for as long as the interpreter runs. Else the last to let go of a group may be DistributedDataParallel, which
+# Kept until the interpreter ends (_let_go). Else the last to let go of a group may be DistributedDataParallel, which
 # then waits for gloo's thread with Python's lock in hand, while that thread may be waiting for the lock (torch 2.13).
 _groups: list[object] = []
 
@@ -59,16 +61,29 @@ def join_team(device: str = "auto") -> Iterator[Team]:
     store = PrefixStore(f"rota/{len(_groups)}", store)
     distributed.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
     _groups.append(distributed.group.WORLD)
+    atexit.register(_let_go)
     team = Processes(store, rank, size)
     try:
         yield team
-    except Exception as error:
-        lost = team.lost(error)
+    except SystemExit:  # all have stopped together
+        raise
+    except BaseException as error:
+        atexit.unregister(_let_go)
+        lost = team.lost(error) if isinstance(error, Exception) else None
         if lost is None:
             raise
         raise lost from None
     finally:
         distributed.destroy_process_group()
+
+
+def _let_go() -> None:
+    """Waits for gloo's threads, without Python's lock: one that wants it once the interpreter ends aborts the process.
+
+    After a failure they may be busy until the timeout, and nobody waits for them.
+    """
+    gc.collect()  # DistributedDataParallel first
+    _groups.clear()
 
 
 def choose_backend(device: str) -> str:
