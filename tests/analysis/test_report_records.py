@@ -8,7 +8,7 @@ from made_runs import everywhere, make_run, make_suite, write_json, write_lines
 
 from rota.analysis.collect import copy_all, copy_records
 from rota.analysis.colours import SCHEDULES, language_colours, line_colours, schedule_looks
-from rota.analysis.gains import Gain, gains, signal_by_window, signal_to_noise
+from rota.analysis.gains import Gain, gains, signal_by_chance, signal_by_window, signal_to_noise
 from rota.analysis.history import read_history, window_count
 from rota.analysis.policy_figures import how_to_probe, learns, two_stages
 from rota.analysis.result_figures import difference_curve, loss_curve
@@ -91,6 +91,19 @@ def test_signal_is_taken_in_tenths_of_the_run(tmp_path):
     by_hand = signal_to_noise({"az": [1, 2, 1], "tr": [0, 2, 4]})
     assert signal[0] == by_hand == 0.0
     assert np.isnan(signal[1:]).all()
+
+
+def test_what_chance_would_give_forgets_which_arm_gained(tmp_path):
+    """az always gains 1 and tr 5, give or take 0.1: a ratio of about 28; dealt anew, they tell next to nothing."""
+    rng = np.random.default_rng(1)
+    arms = ["az", "tr"] * 20
+    gained = [{"az": 1.0, "tr": 5.0}[arm] + rng.normal(0, 0.1) for arm in arms]
+    losses = 200 - np.cumsum([0.0, *gained])
+    told = [{"step": 1, "arm": arm, "joint_loss": loss} for arm, loss in zip(["az", *arms], losses, strict=True)]
+    run = read_study([make_run(tmp_path / "a", observations=told)]).any_run
+    assert signal_by_window(run)[0] == pytest.approx(28, abs=6)
+    assert 0.0 < signal_by_chance(run)[0] < 0.3
+    assert np.isnan(signal_by_chance(run)[1:]).all()
 
 
 def test_means_over_runs_leave_out_those_that_have_not_come_so_far():

@@ -18,6 +18,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 INK, GRID, PAGE = "#1b2026", "#d6dbe1", "#fffffe"
 WIDTH = 4.9  # inches; on a telephone a point of it is about a pixel, so that 9 points can be read
@@ -74,7 +75,8 @@ class Picture:
 def canvas(height: float, rows: int = 1, columns: int = 1) -> Iterator[tuple[Figure, list[Axes]]]:
     """A figure in the report's style, closed at the end; legends belong below it."""
     with matplotlib.rc_context(rc=STYLE):
-        figure, axes = plt.subplots(rows, columns, figsize=(WIDTH, height), layout="constrained", squeeze=False)
+        layout = ConstrainedLayoutEngine(w_pad=0.12)  # inches: labels of ticks may grow after they were measured
+        figure, axes = plt.subplots(rows, columns, figsize=(WIDTH, height), layout=layout, squeeze=False)
         try:
             yield figure, list(axes.flat)
         finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -63,8 +64,34 @@ def signal_to_noise(by_arm: Mapping[Arm, Sequence[float]]) -> float | None:
 
 def signal_by_window(run: RunRecords, windows: int = WINDOWS) -> FloatArray:
     """Signal-to-noise ratio in each tenth of the run; ``nan`` where the teacher was told too little."""
+    return _ratios(_in_windows(run, windows))
+
+
+def signal_by_chance(run: RunRecords, windows: int = WINDOWS, draws: int = 20) -> FloatArray:
+    """The same if the arm made no difference: the gains of each window dealt anew, mean over ``draws``.
+
+    Not 0, because a ratio cannot be negative: what chance adds in one window is not taken away in another.
+    """
+    rng = np.random.default_rng(0)
+    found = _in_windows(run, windows)
+    ratios = [_ratios([_dealt_anew(by_arm, rng) for by_arm in found]) for _ in range(draws)]
+    mean: FloatArray = np.stack(ratios).mean(axis=0)
+    return mean
+
+
+def _in_windows(run: RunRecords, windows: int) -> list[dict[Arm, list[float]]]:
     found: list[dict[Arm, list[float]]] = [defaultdict(list) for _ in range(windows)]
     for step, arm, gain in gains(run):
         found[min((step - 1) * windows // run.steps, windows - 1)][arm].append(gain)
+    return found
+
+
+def _ratios(found: Sequence[Mapping[Arm, Sequence[float]]]) -> FloatArray:
     ratios = [signal_to_noise(by_arm) for by_arm in found]
     return np.array([np.nan if ratio is None else ratio for ratio in ratios])
+
+
+def _dealt_anew(by_arm: Mapping[Arm, Sequence[float]], rng: np.random.Generator) -> dict[Arm, list[float]]:
+    """Each arm gets as many gains as it has, drawn from those of all."""
+    pool = iter(rng.permutation([gain for found in by_arm.values() for gain in found]).tolist())
+    return {arm: list(islice(pool, len(found))) for arm, found in by_arm.items()}

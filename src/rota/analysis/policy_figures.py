@@ -9,7 +9,7 @@ import numpy as np
 
 from rota.analysis.colours import Look, line_colours
 from rota.analysis.drawing import Picture, canvas, finish, legend_below, step_axis
-from rota.analysis.gains import signal_by_window
+from rota.analysis.gains import signal_by_chance, signal_by_window
 from rota.analysis.policy_plot import draw_probe
 from rota.analysis.runs import Row, RunRecords
 from rota.analysis.share_figures import in_family_order, mean_over
@@ -85,13 +85,16 @@ def signal_figure(rows: Sequence[Row], looks: Mapping[str, Look]) -> Picture | N
             ends = (np.arange(len(curves[row.name])) + 1) * steps / len(curves[row.name])
             style: dict[str, Any] = {"color": look.colour, "linestyle": look.dash, "marker": look.marker}
             axes.plot(ends, curves[row.name], markersize=4, label=row.short, **style)
-        axes.set(ylim=(0, None), xlim=(0, None), ylabel="signal / noise of one gain")
+            chance = mean_over([signal_by_chance(run) for run in row.runs.values()])
+            axes.plot(ends, chance, color=look.colour, linewidth=0.8, label=f"{row.short}, by chance")
+        axes.set(ylim=(0, None), xlim=(0, None), ylabel="signal / noise")
         step_axis(axes)
         legend_below(figure, axes)
         caption = (
             "How much the gains told the teacher: standard deviation between the languages' true mean gains, over that "
             "of one gain around the mean of its language (analysis of variance in tenths of the run, mean over seeds). "
-            "At 0.1 some 1,600 choices of each of two languages are needed to tell which gains more."
+            "At 0.1 some 1,600 choices of each of two languages are needed to tell which gains more. Thin: the same "
+            "with the gains dealt anew to the languages, so that they tell nothing."
         )
         alt = "Signal-to-noise ratios over steps: " + ", ".join(
             f"{row.title} {np.nanmin(curves[row.name]):.2f} to {np.nanmax(curves[row.name]):.2f}" for row in shown
