@@ -3,8 +3,9 @@
     python benchmarks/confidence.py runs/laptop/uniform-warmup runs/laptop/dqn ... [--sentences 150]
 
 Each argument is a row of a suite: a folder with runs seed-1, seed-2, ... Their last checkpoints are given the same
-sentences of every language, training and dev, with the reference before each target token (teacher forcing). Means over
-seeds: the share of tokens for which the right one is the likeliest, and the loss of these and of the others.
+sentences of every language, training and dev, with the reference before each target token (teacher forcing). Means
+± standard deviation over seeds: the share of tokens for which the right one is the likeliest, and the loss of these and
+of the others.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ HEAD = ("row", "seeds", "languages", "split", "right", "loss if right", "if wron
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", type=Path, nargs="+")
-    parser.add_argument("--sentences", type=int, default=150, help="of each language and split")
+    parser.add_argument("--sentences", type=int, default=150, help="of each language and split, at most")
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
@@ -38,9 +39,10 @@ def main() -> int:
         runs = sorted(row.glob("seed-*"))
         measured = [measure(run, arguments.sentences) for run in runs]
         for group, split in measured[0]:
-            right, good, bad, loss = np.mean([run[group, split] for run in measured], axis=0)
-            figures = f"{right:.1%} | {good:.2f} | {bad:.2f} | {loss:.3f}"
-            print(f"| {row.name} | {len(runs)} | {group} | {split} | {figures} |", flush=True)
+            found = np.array([run[group, split] for run in measured])
+            spread = found.std(axis=0, ddof=1) if len(runs) > 1 else np.full(4, np.nan)
+            figures = [f"{mean:.3f} ± {sd:.3f}" for mean, sd in zip(found.mean(axis=0), spread, strict=True)]
+            print(f"| {row.name} | {len(runs)} | {group} | {split} | {' | '.join(figures)} |", flush=True)
     return 0
 
 
