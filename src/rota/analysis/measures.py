@@ -90,12 +90,13 @@ def lowest_loss_step(run: RunRecords, scope: str = LOW) -> int | None:
 def chosen_scores(run: RunRecords, metric: Metric) -> list[Entry]:
     """The test scores of the model that stands for the run: the selected one, else the last step's.
 
+    Where neither was scored, a combination of checkpoints that ends with the last step stands for it.
     Of several evaluations of that model the one written last counts.
     """
     found = [entry for entry in run.evals if entry["metric"] == metric.name and entry["split"] == "test"]
     selected = [entry for entry in found if entry.get("select")]
     if not selected:
-        found = [entry for entry in found if entry.get("combine", "last") == "last"]
+        found = [entry for entry in found if entry.get("combine", "last") == "last"] or found
         last = max((entry["step"] for entry in found), default=0)
         found = [entry for entry in found if entry["step"] == last]
     return _last_evaluation(selected or found)

@@ -179,8 +179,9 @@ def _model_scored(run: RunRecords) -> str:
         return ""
     entry = scores[0]
     search = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in entry["search"].items())
-    if not entry.get("select"):
-        return f"Scored: the model of the last step; {search}."
     count = len(entry.get("steps") or [entry["step"]])
+    if not entry.get("select"):
+        model = "the model of the last step" if count == 1 else f"{entry['combine']} of the last {count} checkpoints"
+        return f"Scored: {model}; {search}."
     by = "dev loss" if entry["select"] == "loss" else f"{entry['select']} dev BLEU"
     return f"Scored: {entry['combine']} of {plural(count, 'checkpoint')}, chosen by {by}; {search}."
