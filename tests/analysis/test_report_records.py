@@ -14,7 +14,7 @@ from rota.analysis.policy_figures import how_to_probe, learns, two_stages
 from rota.analysis.result_figures import difference_curve, loss_curve
 from rota.analysis.runs import read_study
 from rota.analysis.share_figures import mean_over
-from rota.analysis.summary import missing
+from rota.analysis.summary import how_made, missing
 
 
 def test_windows_are_the_papers_where_each_holds_ten_steps():
@@ -253,3 +253,13 @@ def test_copied_records_do_not_tell_where_the_data_lay(tmp_path):
     copy_records(tmp_path / "runs", tmp_path / "copy")
     copied = json.loads((tmp_path / "copy" / "uniform" / "run.json").read_text())
     assert copied == about | {"data": about["data"] | {"folder": "mine"}}
+
+
+def test_the_report_says_which_model_was_scored(tmp_path):
+    for name, chosen in (("plain", {}), ("mean", {"combine": "average", "steps": [14, 16, 18, 20]})):
+        make_run(tmp_path / name / "seed-1", scores={"chrf": everywhere(1.0)}, chosen=chosen)
+    said = how_made(read_study([tmp_path]))
+    assert [line for line in said if line.startswith("Scored")] == [
+        "Scored: average of the last 4 checkpoints; beam 5, length penalty 1.",
+        "Scored: the model of the last step; beam 5, length penalty 1.",
+    ]

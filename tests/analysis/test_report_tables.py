@@ -13,7 +13,7 @@ from rota.analysis.measures import BEST_LOSS, BLEU, CHRF, FINAL_LOSS, LOW, MACRO
 from rota.analysis.printed import paper_row
 from rota.analysis.runs import read_study
 from rota.analysis.score_tables import ablation_tables, average_tables, difference, language_tables
-from rota.analysis.summary import headlines, how_made
+from rota.analysis.summary import headlines
 from rota.analysis.table import Cell, Table, to_csv, to_html, to_latex, to_markdown
 
 CHRF_SCORES = {"uniform": (30.0, 32.0, 34.0), "dqn": (31.0, 34.0, 37.0)}
@@ -168,16 +168,6 @@ def test_the_model_that_was_selected_stands_for_the_run(tmp_path):
     assert {entry["score"] for entry in scores} == {10.0}, "without a selection the last step's, not a combination"
     (run / "evals.jsonl").write_text("".join(line for line in averaged.splitlines(True) if "ensemble" in line))
     assert values(read_study([run]).any_run, BLEU)["macro"] == 12.0, "a combination where nothing else was scored"
-
-
-def test_the_report_says_which_model_was_scored(tmp_path):
-    for name, chosen in (("plain", {}), ("mean", {"combine": "average", "steps": [14, 16, 18, 20]})):
-        make_run(tmp_path / name / "seed-1", scores={"chrf": everywhere(1.0)}, chosen=chosen)
-    said = how_made(read_study([tmp_path]))
-    assert [line for line in said if line.startswith("Scored")] == [
-        "Scored: average of the last 4 checkpoints; beam 5, length penalty 1.",
-        "Scored: the model of the last step; beam 5, length penalty 1.",
-    ]
 
 
 def test_convergence_counts_the_steps_of_the_best_model(suite):
