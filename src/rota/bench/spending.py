@@ -18,6 +18,8 @@ from rota.student.nmt import NMT
 from rota.types import Batch
 
 PRODUCTS: Final = "matrix products of layers"
+POSITIONS: Final = "embedding and positions"
+HEADS: Final = "rows to heads and back"
 REST: Final = "Python, layout of the batch, and what has no name"
 
 # Read from the event outwards to those around it: the first name that is known decides. The way back of a function has
@@ -26,30 +28,22 @@ KINDS: Final[Mapping[str, str]] = {
     "aten::random_": "dropout",
     "aten::ge_": "dropout",
     "aten::baddbmm": "matrix products of attention",
-    "aten::bmm": "matrix products of attention",
     "_SmoothedLoss": "loss, without its products",
     "_Dropped": "dropout",
     "_AddDropped": "dropout and residual sums",
     "_ReluDropped": "dropout and ReLU",
-    "_IntoHeads": "rows to heads and back",
-    "_FromHeads": "rows to heads and back",
-    "Unbind": "rows to heads and back",
+    "_Attention": HEADS,
     "aten::softmax": "softmax of attention",
     "aten::_softmax": "softmax of attention",
-    "Softmax": "softmax of attention",
     "aten::layer_norm": "layer norm",
     "aten::native_layer_norm": "layer norm",
     "NativeLayerNorm": "layer norm",
     "Optimizer": "optimiser and clipping",
     "aten::_foreach": "optimiser and clipping",
-    "aten::embedding": "embedding and positions",
-    "Embedding": "embedding and positions",
+    "aten::embedding": POSITIONS,
+    "Embedding": POSITIONS,
     "aten::linear": PRODUCTS,
-    "aten::addmm": PRODUCTS,
-    "Addmm": PRODUCTS,
-    "Baddbmm": "matrix products of attention",
-    "Bmm": "matrix products of attention",
-    "aten::index_select": "embedding and positions",
+    "_ScaledLinear": PRODUCTS,
     "AccumulateGrad": "adding up gradients",
     "torch::autograd::AccumulateGrad": "adding up gradients",
 }
@@ -98,8 +92,7 @@ def kind_of(names: list[str]) -> str:
     """The kind of work of an event; the products of the loss count among those of the layers."""
     if names[0] in ("aten::mm", "aten::addmm", "aten::addmm_"):
         return PRODUCTS
-    for name in names:
-        for start, kind in KINDS.items():
-            if name.startswith(start):
-                return kind
-    return REST
+    found = next((kind for name in names for start, kind in KINDS.items() if name.startswith(start)), REST)
+    if found == HEADS and any(name.startswith("aten::mul") for name in names):
+        return KINDS["_Dropped"]  # nothing else is multiplied there, one by one
+    return POSITIONS if found == REST and names[0] == "aten::index_select" else found

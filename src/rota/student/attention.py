@@ -1,11 +1,12 @@
-"""From flat rows to rectangles and back: the only place where padding exists.
+"""From flat rows to rectangles, attention in them, and back to rows: the only place where padding exists.
 
 N tokens of all sentences, B sentences, Q and T positions in the longest one (queries, keys), H heads, K head width,
-D = H * K model width, P projections side by side in a row (query, key, value).
+D = H * K model width, P projections side by side in a row (query, key, value), G = B * H.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -90,64 +91,77 @@ class Layout:
 
 
 def attend(
-    query_BHQK: Tensor, key_BHTK: Tensor, value_BHTK: Tensor, hidden: Tensor, noise: Noise | None = None
+    rows: Sequence[Tensor], parts: Sequence[Parts], hidden: Tensor, back: Parts, noise: Noise | None = None
 ) -> Tensor:
-    """Attention by hand, because the dropout of its weights draws from our own generator.
+    """Flat rows of queries, keys and values to N x D flat rows: what every query has found.
 
-    ``hidden`` is added to the scores and has a shape that expands to B x Q x T.
+    ``rows`` is one tensor with all three side by side, or the queries and then keys with values; ``parts`` says where
+    the pieces of each go. ``hidden`` is added to the scores and has a shape that expands to B x Q x T; ``back`` says
+    where the pieces of the queries come from.
     """
-    sentences, heads, queries, width = query_BHQK.shape
-    keys = key_BHTK.shape[2]
-    hidden_BHQT = hidden[:, None].expand(sentences, heads, queries, keys).to(query_BHQK.dtype)
-    scores = torch.baddbmm(
-        hidden_BHQT.reshape(sentences * heads, queries, keys),
-        query_BHQK.flatten(0, 1),
-        key_BHTK.flatten(0, 1).transpose(1, 2),
-        alpha=width**-0.5,
-    )
-    weights = scores.softmax(-1)
-    if noise is not None:
-        weights = noise.drop_attention(weights)
-    return torch.bmm(weights, value_BHTK.flatten(0, 1)).view(query_BHQK.shape)
+    result: Tensor = _Attention.apply(hidden, noise, back, parts, *rows)  # type: ignore[no-untyped-call]
+    return result
 
 
 def split_heads(rows: Tensor, parts: Parts) -> tuple[Tensor, ...]:
-    """N x (P * D) flat rows to P padded tensors B x H x T x K."""
-    heads_PBHTK: Tensor = _IntoHeads.apply(rows, parts)  # type: ignore[no-untyped-call]
-    return heads_PBHTK.unbind(0)
+    """N x (P * D) flat rows to P padded tensors B x H x T x K; padding is a copy of the first row."""
+    projections, _, heads, _ = parts.shape
+    width = rows.shape[1] // (projections * heads)
+    return rows.reshape(-1, width).index_select(0, parts.into).view(*parts.shape, width).unbind(0)
 
 
-def join_heads(heads_BHTK: Tensor, parts: Parts) -> Tensor:
-    """A padded tensor B x H x T x K to N x D flat rows."""
-    rows: Tensor = _FromHeads.apply(heads_BHTK, parts)  # type: ignore[no-untyped-call]
-    return rows
+class _Attention(Function):
+    """By hand, because the dropout of the weights draws from our own generator, and because it is quicker.
 
-
-class _IntoHeads(Function):
-    """Padding is a copy of the first row; its gradient is dropped, because nothing real depends on it."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, parts: Parts) -> Tensor:
-        ctx.parts, ctx.shape = parts, rows.shape
-        projections, _, heads, _ = parts.shape
-        width = rows.shape[1] // (projections * heads)
-        return rows.reshape(-1, width).index_select(0, parts.into).view(*parts.shape, width)
+    On the way back the gradients of queries, keys and values are written side by side, as the rows want them, and the
+    scales of scores and dropout are factors of matrix products, where they cost nothing. Products are in the
+    precision of the rows, the softmax is in float32.
+    """
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:
-        pieces = gradient.reshape(-1, gradient.shape[-1])
-        return pieces.index_select(0, ctx.parts.back).view(ctx.shape), None
+    def forward(
+        ctx: Any, hidden: Tensor, noise: Noise | None, back: Parts, parts: Sequence[Parts], *rows: Tensor
+    ) -> Tensor:
+        split = [split_heads(each, part) for each, part in zip(rows, parts, strict=True)]
+        query_GQK, key_GTK, value_GTK = (projection.flatten(0, 1) for each in split for projection in each)
+        _, sentences, heads, queries = back.shape
+        scores_BHQT = query_GQK.new_empty(sentences, heads, queries, key_GTK.shape[1]).copy_(hidden[:, None])
+        scores_GQT = scores_BHQT.flatten(0, 1)
+        scores_GQT.baddbmm_(query_GQK, key_GTK.transpose(1, 2), alpha=query_GQK.shape[2] ** -0.5)
+        weights_GQT = scores_GQT.softmax(-1, dtype=torch.float32)
+        kept_GQT, ctx.scale = (None, 1.0) if noise is None else noise.attention_mask(weights_GQT)
+        dropped_GQT = (weights_GQT if kept_GQT is None else weights_GQT * kept_GQT).to(value_GTK.dtype)
+        mixed_GQK = _product(torch.empty_like(query_GQK), dropped_GQT, value_GTK, ctx.scale)
+        ctx.parts, ctx.back = parts, back
+        ctx.save_for_backward(query_GQK, key_GTK, value_GTK, weights_GQT, kept_GQT, dropped_GQT)
+        return _join_heads(mixed_GQK, back)
 
-
-class _FromHeads(Function):
     @staticmethod
-    def forward(ctx: Any, heads_BHTK: Tensor, parts: Parts) -> Tensor:
-        ctx.parts, ctx.shape = parts, heads_BHTK.shape
-        _, heads, _, width = heads_BHTK.shape
-        return heads_BHTK.reshape(-1, width).index_select(0, parts.back).view(-1, heads * width)
+    def backward(ctx: Any, gradient_ND: Tensor) -> Any:
+        query_GQK, key_GTK, value_GTK, weights_GQT, kept_GQT, dropped_GQT = ctx.saved_tensors
+        width = query_GQK.shape[2]
+        mixed_GQK = torch.zeros_like(query_GQK)
+        mixed_GQK.view(-1, width).index_copy_(0, ctx.back.back, gradient_ND.reshape(-1, width))
+        room = [query_GQK.new_empty(part.shape[0], len(query_GQK), part.shape[3], width) for part in ctx.parts]
+        to_query, to_key, to_value = (projection for each in room for projection in each)
+        _product(to_value, dropped_GQT.transpose(1, 2), mixed_GQK, ctx.scale)
+        to_weights = _product(torch.empty_like(dropped_GQT), mixed_GQK, value_GTK.transpose(1, 2), ctx.scale).float()
+        if kept_GQT is not None:
+            to_weights.mul_(kept_GQT)
+        to_scores = torch.ops.aten._softmax_backward_data(to_weights, weights_GQT, -1, torch.float32)
+        to_scores = to_scores.to(query_GQK.dtype)
+        _product(to_query, to_scores, key_GTK, width**-0.5)
+        _product(to_key, to_scores.transpose(1, 2), query_GQK, width**-0.5)
+        return None, None, None, None, *(_join_heads(each, part) for each, part in zip(room, ctx.parts, strict=True))
 
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:
-        width = ctx.shape[-1]
-        padded = gradient.new_zeros(ctx.shape).view(-1, width)
-        return padded.index_copy_(0, ctx.parts.back, gradient.reshape(-1, width)).view(ctx.shape), None
+
+def _product(result: Tensor, left: Tensor, right: Tensor, scale: float) -> Tensor:
+    """``scale * left @ right``, written into ``result``."""
+    return result.baddbmm_(left, right, beta=0, alpha=scale)
+
+
+def _join_heads(heads: Tensor, parts: Parts) -> Tensor:
+    """Padded tensors, P x G x T x K in memory, to N x (P * D) flat rows; padding is left behind."""
+    projections, _, per_row, _ = parts.shape
+    width = heads.shape[-1]
+    return heads.view(-1, width).index_select(0, parts.back).view(-1, projections * per_row * width)

@@ -14,6 +14,7 @@ from functools import partial
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from rota.student.dropout import Noise
 from rota.student.transformer import Layer, Transformer
@@ -42,8 +43,9 @@ def _feed(layer: Layer, block: Block, states_ND: Tensor, noise: Noise | None) ->
 def _block(
     layer: Layer, states_ND: Tensor, inner_kept_NF: Tensor | None, kept_ND: Tensor | None, scale: float
 ) -> Tensor:
-    inner_NF = layer.feedforward.inner(layer.feedforward_norm(states_ND)).relu()
+    inner, outer = layer.feedforward.inner, layer.feedforward.outer
+    inner_NF = functional.linear(layer.feedforward_norm(states_ND), inner.weight, inner.bias).relu()
     if inner_kept_NF is not None:
         inner_NF = inner_NF * inner_kept_NF * scale
-    update_ND: Tensor = layer.feedforward.outer(inner_NF)
+    update_ND = functional.linear(inner_NF, outer.weight, outer.bias)
     return states_ND + (update_ND if kept_ND is None else update_ND * kept_ND * scale)

@@ -32,10 +32,16 @@ class Noise:
         return ids if threshold == 0 else torch.where(_kept(ids, threshold, self.generator).bool(), ids, unknown)
 
     def drop_states(self, states: Tensor) -> Tensor:
-        return _drop(states, self.states, self.generator)
+        threshold = _threshold(self.states)
+        if threshold == 0:
+            return states
+        result: Tensor = _Dropped.apply(states, threshold, self.generator)  # type: ignore[no-untyped-call]
+        return result
 
-    def drop_attention(self, weights: Tensor) -> Tensor:
-        return _drop(weights, self.attention, self.generator)
+    def attention_mask(self, weights: Tensor) -> tuple[Tensor | None, float]:
+        """Which attention weights are kept, as bytes, None for all of them; and by what those are multiplied."""
+        threshold = _threshold(self.attention)
+        return (_kept(weights, threshold, self.generator), _scale(threshold)) if threshold else (None, 1.0)
 
     def add_dropped(self, residual: Tensor, update: Tensor) -> Tensor:
         """``residual + dropout(update)`` in one go."""
@@ -57,7 +63,10 @@ class Noise:
         return _kept(like, threshold, self.generator) if threshold else like.fill_(1)
 
     def relu_dropped(self, states: Tensor) -> Tensor:
-        """``dropout(relu(states))``; overwrites ``states``, which nobody else may need."""
+        """``dropout(relu(states))`` but for the scale, ``states_scale``, which is left to the caller.
+
+        Overwrites ``states``, which nobody else may need.
+        """
         threshold = _threshold(self.states)
         if threshold == 0:
             return states.relu()
@@ -68,14 +77,6 @@ class Noise:
 def _threshold(probability: float) -> int:
     """How many of the 256 values of a byte mean "drop"; every probability above 0 drops something."""
     return 0 if probability == 0 else min(max(round(probability * _LEVELS), 1), _LEVELS - 1)
-
-
-def _drop(states: Tensor, probability: float, generator: torch.Generator) -> Tensor:
-    threshold = _threshold(probability)
-    if threshold == 0:
-        return states
-    result: Tensor = _Dropped.apply(states, threshold, generator)  # type: ignore[no-untyped-call]
-    return result
 
 
 def _kept(like: Tensor, threshold: int, generator: torch.Generator) -> Tensor:
@@ -113,7 +114,7 @@ class _AddDropped(Function):
         ctx.save_for_backward(kept)
         ctx.scale = _scale(threshold)
         ctx.dtype = update.dtype
-        return torch.add(residual, update * kept, alpha=ctx.scale)
+        return torch.addcmul(residual, update, kept.to(update.dtype), value=ctx.scale)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
@@ -126,13 +127,12 @@ class _ReluDropped(Function):
 
     @staticmethod
     def forward(ctx: Any, states: Tensor, threshold: int, generator: torch.Generator) -> Tensor:
-        ctx.scale = _scale(threshold)
         ctx.mark_dirty(states)
-        states.relu_().mul_(_kept(states, threshold, generator)).mul_(ctx.scale)
+        states.relu_().mul_(_kept(states, threshold, generator))
         ctx.save_for_backward(states)
         return states
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
         (output,) = ctx.saved_tensors
-        return torch.ops.aten.threshold_backward(gradient, output, 0).mul_(ctx.scale), None, None
+        return torch.ops.aten.threshold_backward(gradient, output, 0), None, None

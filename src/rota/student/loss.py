@@ -5,14 +5,18 @@ N target tokens, C rows of a chunk, V vocabulary, D model width.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
-CHUNK_LOGITS = 2**21
-"""Logits held at once (8 MB in float32), measured with 4,000 to 32,000 words on a CPU with 32 MB of cache."""
+_BITS = math.log2(math.e)
+"""e to the power of x is 2 to the power of so many times x."""
+
+CHUNK_LOGITS = 2**22
+"""Logits held at once (16 MB in float32): with half of it training is 3 % slower (8,000 words, 32 MB of cache)."""
 
 CHUNK_ROWS = 128
 """So many rows at least, however large the vocabulary: with fewer the matrix products are slow."""
@@ -56,14 +60,17 @@ def _lowered(*tensors: Tensor) -> tuple[Tensor, ...]:
 
 
 def _exponentials(states_CD: Tensor, output_VD: Tensor, target_C: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """exp(logit - highest) and its row sums, both float32; the losses; the log of the normaliser."""
-    logits_CV = torch.mm(states_CD, output_VD.t()).float()
+    """exp(logit - highest) and its row sums, both float32; the losses; the log of the normaliser.
+
+    Logits count in powers of two until the end: exp2 takes 0.6 of the time of exp.
+    """
+    logits_CV = torch.addmm(states_CD.new_empty(1), states_CD, output_VD.t(), beta=0, alpha=_BITS).float()
     highest_C1 = logits_CV.amax(1, keepdim=True)
     wanted_C1 = logits_CV.gather(1, target_C[:, None])
-    exponentials_CV = logits_CV.sub_(highest_C1).exp_()
+    exponentials_CV = logits_CV.sub_(highest_C1).exp2_()
     sums_C1 = exponentials_CV.sum(1, keepdim=True)
-    normaliser_C1 = sums_C1.log() + highest_C1
-    return exponentials_CV, sums_C1, (normaliser_C1 - wanted_C1)[:, 0], normaliser_C1[:, 0]
+    normaliser_C1 = sums_C1.log2() + highest_C1
+    return exponentials_CV, sums_C1, (normaliser_C1 - wanted_C1)[:, 0] / _BITS, normaliser_C1[:, 0] / _BITS
 
 
 class _SmoothedLoss(Function):
@@ -106,7 +113,7 @@ class _SmoothedLoss(Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> Any:
         states_gradient, output_gradient = ctx.saved_tensors
-        return states_gradient * gradient, output_gradient * gradient, None, None
+        return states_gradient.mul_(gradient), output_gradient.mul_(gradient), None, None
 
 
 def _add_product(total_VD: Tensor, weights_CV: Tensor, states_CD: Tensor) -> None:

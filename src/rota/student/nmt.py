@@ -15,7 +15,7 @@ from rota.student.attention import Layout
 from rota.student.compiled import compile_blocks
 from rota.student.config import Schedule, StudentConfig
 from rota.student.dropout import Noise
-from rota.student.hardware import allow_tf32, memory_for, upload
+from rota.student.hardware import allow_tf32, keep_memory, memory_for, upload
 from rota.student.loss import smoothed_loss, token_losses
 from rota.student.team import Team
 from rota.student.transformer import UNK, Transformer
@@ -52,6 +52,8 @@ def build_student(config: StudentConfig, *, vocabulary: int, steps: int, seed: i
         schedule = Schedule.from_scale(rate.scale, width=shape.width, warmup=warmup, end=end)
     device = find_device(config.device)
     allow_tf32(device, allowed=config.precision != "float32")
+    if device.type == "cpu":
+        keep_memory()
     network = Transformer(shape, torch.Generator().manual_seed(_mixed_seed(seed, 0, 0))).to(device)
     if config.compile:
         compile_blocks(network)

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rota.student import varlen
-from rota.student.attention import Layout, attend, join_heads, split_heads
+from rota.student.attention import Layout, attend
 from rota.student.dropout import Noise
+from rota.student.linear import Linear
 
 BOS: Final = 0
 PAD: Final = 1
@@ -51,8 +52,8 @@ class Shape:
 class SelfAttention(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.query_key_value = nn.Linear(shape.width, 3 * shape.width)
-        self.out = nn.Linear(shape.width, shape.width)
+        self.query_key_value = Linear(shape.width, 3 * shape.width)
+        self.out = Linear(shape.width, shape.width)
 
     def forward(self, states_ND: Tensor, layout: Layout, noise: Noise | None, *, causal: bool) -> Tensor:
         projected = self.query_key_value(states_ND)
@@ -60,9 +61,8 @@ class SelfAttention(nn.Module):
             query, key, value = varlen.heads(projected, layout, 3)
             mixed_ND = varlen.attend(query, key, value, layout, layout, causal=causal)
         else:
-            query, key, value = split_heads(projected, layout.query_key_value)
             hidden = layout.hide_future if causal else layout.hide_padding
-            mixed_ND = join_heads(attend(query, key, value, hidden, noise), layout.query)
+            mixed_ND = attend([projected], [layout.query_key_value], hidden, layout.query, noise)
         result: Tensor = self.out(mixed_ND)
         return result
 
@@ -70,9 +70,9 @@ class SelfAttention(nn.Module):
 class CrossAttention(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.query = nn.Linear(shape.width, shape.width)
-        self.key_value = nn.Linear(shape.width, 2 * shape.width)
-        self.out = nn.Linear(shape.width, shape.width)
+        self.query = Linear(shape.width, shape.width)
+        self.key_value = Linear(shape.width, 2 * shape.width)
+        self.out = Linear(shape.width, shape.width)
 
     def forward(
         self, states_ND: Tensor, layout: Layout, memory_ND: Tensor, memory_layout: Layout, noise: Noise | None
@@ -82,9 +82,8 @@ class CrossAttention(nn.Module):
             (query,), (key, value) = varlen.heads(projected, layout, 1), varlen.heads(memory, layout, 2)
             mixed_ND = varlen.attend(query, key, value, layout, memory_layout, causal=False)
         else:
-            (query,) = split_heads(projected, layout.query)
-            key, value = split_heads(memory, memory_layout.key_value)
-            mixed_ND = join_heads(attend(query, key, value, memory_layout.hide_padding, noise), layout.query)
+            parts = [layout.query, memory_layout.key_value]
+            mixed_ND = attend([projected, memory], parts, memory_layout.hide_padding, layout.query, noise)
         result: Tensor = self.out(mixed_ND)
         return result
 
@@ -92,13 +91,16 @@ class CrossAttention(nn.Module):
 class FeedForward(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.inner = nn.Linear(shape.width, shape.feedforward)
-        self.outer = nn.Linear(shape.feedforward, shape.width)
+        self.inner = Linear(shape.width, shape.feedforward)
+        self.outer = Linear(shape.feedforward, shape.width)
 
     def forward(self, states_ND: Tensor, noise: Noise | None = None) -> Tensor:
         inner_NF = self.inner(states_ND)
-        inner_NF = inner_NF.relu() if noise is None else noise.relu_dropped(inner_NF)
-        result: Tensor = self.outer(inner_NF)
+        result: Tensor = (
+            self.outer(inner_NF.relu())
+            if noise is None
+            else self.outer(noise.relu_dropped(inner_NF), scale=noise.states_scale)
+        )
         return result
 
 
