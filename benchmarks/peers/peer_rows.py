@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ WARM_UP = 2
 
 OURS = "rota"
 
-AT_USUAL_SPEED = "real target tokens a second of processor time, at the usual speed of the machine"
+MEASURED = "real target tokens a second of processor time"
+MEMORY = "peak memory"
+AT_USUAL_SPEED = "the same at the usual speed of the machine"
 """The usual speed is the median of the fixed matrix product over all toolkits and rounds."""
 
 
@@ -58,47 +61,40 @@ def rows_of(runs: Path, about: str) -> list[Row]:
     if not found:
         return []
     usual = statistics.median(each["machine"] for rounds in found.values() for run in rounds for each in run)
-    speeds = {name: [usual * steady_speed(run) for run in rounds] for name, rounds in found.items()}
-    peaks = {name: [max(each["peak"] for each in run) / 2**20 for run in rounds] for name, rounds in found.items()}
-    ratios = {name: _ratios(name, speeds, peaks) for name in found}
+    measures: dict[str, Callable[[list[dict[str, Any]]], float]] = {
+        MEASURED: lambda run: speed(run, "processor"),
+        AT_USUAL_SPEED: lambda run: usual * steady_speed(run),
+        MEMORY: lambda run: max(each["peak"] for each in run) / 2**20,
+    }
+    values = {
+        what: {name: [measure(run) for run in rounds] for name, rounds in found.items()}
+        for what, measure in measures.items()
+    }
     rows: list[Row] = []
-    for name in sorted(found, key=lambda name: (name != OURS, -statistics.median(speeds[name]))):
-        rows += _rows(f"{name}, {about}", found[name], speeds[name], peaks[name], ratios[name])
+    for name in sorted(found, key=lambda name: (name != OURS, -statistics.median(values[MEASURED][name]))):
+        rows += [_compared(name, what, values[what], f"{name}, {about}") for what in measures]
+        rows += _rows(f"{name}, {about}", found[name])
     return rows
 
 
-def _ratios(
-    name: str, speeds: dict[str, list[float]], peaks: dict[str, list[float]]
-) -> tuple[float | None, float | None]:
-    """Of our speed to that of the fastest, of our memory to that of the leanest; nothing for the others."""
-    others = [other for other in speeds if other != OURS]
+def _compared(name: str, what: str, values: dict[str, list[float]], setting: str) -> Row:
+    """A row; ours with the ratio to the fastest, or to the leanest, of the others."""
+    others = [statistics.median(values[other]) for other in values if other != OURS]
+    unit = "MB" if what == MEMORY else "tokens/s"
     if name != OURS or not others:
-        return None, None
-    fastest = max(statistics.median(speeds[other]) for other in others)
-    leanest = min(statistics.median(peaks[other]) for other in others)
-    return statistics.median(speeds[OURS]) / fastest, statistics.median(peaks[OURS]) / leanest
+        return row("peers", setting, what, values[name], unit)
+    best = min(others) if what == MEMORY else max(others)
+    goal = "ratio to the leanest at most 0.5" if what == MEMORY else "ratio to the fastest at least 1.4"
+    return row("peers", setting, what, values[name], unit, ratio=statistics.median(values[name]) / best, goal=goal)
 
 
-def _rows(
-    setting: str,
-    rounds: list[list[dict[str, Any]]],
-    speeds: list[float],
-    peaks: list[float],
-    ratios: tuple[float | None, float | None],
-) -> list[Row]:
+def _rows(setting: str, rounds: list[list[dict[str, Any]]]) -> list[Row]:
     about = ("peers", setting)
-    quick, lean = ratios
-    quick_goal = None if quick is None else "ratio to the fastest at least 1.4"
-    lean_goal = None if lean is None else "ratio to the leanest at most 0.5"
-    measured = {clock: [speed(run, clock) for run in rounds] for clock in ("processor", "wall")}
     per_update = [statistics.mean(each["tokens"] for each in run) for run in rounds]
     machine = [each["machine"] / 1e9 for run in rounds for each in run]
     return [
-        row(*about, AT_USUAL_SPEED, speeds, "tokens/s", ratio=quick, goal=quick_goal),
-        row(*about, "the same as measured", measured["processor"], "tokens/s"),
-        row(*about, "real target tokens a second of wall time", measured["wall"], "tokens/s"),
+        row(*about, "real target tokens a second of wall time", [speed(run, "wall") for run in rounds], "tokens/s"),
         row(*about, "the machine meanwhile: a fixed matrix product", machine, "GFLOP/s"),
         row(*about, "real target tokens in an update", per_update, "tokens"),
         row(*about, "padded target positions", [padded(run) for run in rounds], "%"),
-        row(*about, "peak memory", peaks, "MB", ratio=lean, goal=lean_goal),
     ]

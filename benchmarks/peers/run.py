@@ -1,12 +1,14 @@
-"""Ours and other toolkits: the same model on the same segmented text, one thread, in turn.
+"""Ours and other toolkits: the same model on the same segmented text, one thread, an update of each in turn.
 
     python benchmarks/peers/run.py [--only NAME ...] [--install-only] [--tokens 4000] [--updates 12] [--rounds 3]
                                    [--data FOLDER | --corpus FOLDER] [--preset small] [--json FILE]
 
-Each peer has an environment of its own in --cache, made once. A round trains with each of them, ours first, in a fresh
-process for UPDATES updates, of which the first two warm up. Real target tokens are counted in the tensors that the peer
-trains on; seconds are those of its process, its data path included. What cannot be installed or fails is named with the
-reason. Stopped in the middle, the same command goes on with the trainings that are missing; --again begins anew.
+Each peer has an environment of its own in --cache, made once. A round trains with all of them for UPDATES updates, of
+which the first two warm up, each in a fresh process. One of them computes at a time, and the turn goes round after
+every update, ours first; so all of them are in memory, unless --apart trains one after the other. Real target tokens
+are counted in the tensors that the peer trains on; seconds are those of its process, its data path included. What
+cannot be installed or fails is named with the reason. Stopped in the middle, the same command goes on with the
+trainings that are missing; --again begins anew.
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -23,8 +24,9 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from data_path import DEFAULT_CORPUS, open_or_prepare  # noqa: E402
 from installing import PEERS, NotInstalledError, Peer, install  # noqa: E402
-from peer_rows import read_run, rows_of  # noqa: E402
+from peer_rows import rows_of  # noqa: E402
 from text import pairs_in, write_text  # noqa: E402
+from turns import Training, take_turns  # noqa: E402
 
 from rota.bench.rows import Results, written  # noqa: E402
 from rota.data.store import Store  # noqa: E402
@@ -48,9 +50,12 @@ def main() -> int:
         arguments.cache / "runs" / f"{arguments.preset}-{arguments.tokens}-{store.fingerprint[:12]}-{arguments.updates}"
     )
     for number in range(1, arguments.rounds + 1):
-        for peer in (OURS, *(peer for peer in PEERS if peer.name in pythons)):
-            python = pythons.get(peer.name, Path(sys.executable))
-            train(peer, python, text, store, runs / str(number), number, arguments)
+        peers = [OURS, *(peer for peer in PEERS if peer.name in pythons)]
+        trainings = [
+            training(peer, pythons.get(peer.name, Path(sys.executable)), text, store, runs, number, arguments)
+            for peer in peers
+        ]
+        train(trainings, number, arguments)
     results = Results(arguments.json)
     results.add(rows_of(runs, about))
     show(results, about)
@@ -67,6 +72,7 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--updates", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--apart", action="store_true", help="one training after the other: takes less memory")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--pairs", type=int, default=100_000, help="drawn from the training text")
     parser.add_argument("--corpus", type=Path, default=DEFAULT_CORPUS, help="as in data_path.py")
@@ -74,7 +80,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "rota" / "peers")
     parser.add_argument("--json", type=Path, help="keep the rows here")
     parser.add_argument("--again", action="store_true", help="train again what was trained before")
-    parser.add_argument("--timeout", type=int, default=3_600, help="seconds for one training")
+    parser.add_argument("--timeout", type=int, default=3_600, help="seconds for one update, or for the start")
     return parser.parse_args()
 
 
@@ -111,17 +117,16 @@ def setting(arguments: argparse.Namespace, store: Store) -> str:
     return f"{size}, {threads}, {arguments.rounds} rounds of {arguments.updates} updates"
 
 
-def train(
-    peer: Peer, python: Path, text: Path, store: Store, folder: Path, number: int, arguments: argparse.Namespace
-) -> None:
-    """One training in a process of its own; skipped if it was done before."""
-    folder.mkdir(parents=True, exist_ok=True)
-    out = folder / f"{peer.name}.jsonl"
-    if out.exists() and len(read_run(out)) == arguments.updates and not arguments.again:
-        return
-    layers, width, heads, feedforward = PRESETS[arguments.preset]
+def training(
+    peer: Peer, python: Path, text: Path, store: Store, runs: Path, number: int, arguments: argparse.Namespace
+) -> Training:
+    """What round ``number`` of this peer needs, in files; nothing runs yet."""
+    folder = runs / str(number)
     scratch = arguments.cache / "scratch" / peer.name
-    scratch.mkdir(parents=True, exist_ok=True)
+    for each in (folder, scratch):
+        each.mkdir(parents=True, exist_ok=True)
+    out = folder / f"{peer.name}.jsonl"
+    layers, width, heads, feedforward = PRESETS[arguments.preset]
     wanted = {
         "text": str(text),
         "data": str(store.folder.resolve()),
@@ -141,26 +146,23 @@ def train(
         "seed": number,
         "pairs": pairs_in(text),
     }
-    (folder / f"{peer.name}.json").write_text(json.dumps(wanted), encoding="utf-8")
-    _start(peer, python, folder, arguments)
-    found = read_run(out) if out.exists() else []
-    print(f"round {number}, {peer.name}: {len(found)} of {arguments.updates} updates", flush=True)
-    if len(found) < arguments.updates:
-        last = (folder / f"{peer.name}.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-        print(f"  FAILED: {' '.join(last)} ({folder / f'{peer.name}.log'})", flush=True)
-
-
-def _start(peer: Peer, python: Path, folder: Path, arguments: argparse.Namespace) -> None:
+    settings = folder / f"{peer.name}.json"
+    settings.write_text(json.dumps(wanted), encoding="utf-8")
     threads = str(arguments.threads)
     environment = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "CUDA_VISIBLE_DEVICES": ""}
-    command = [str(python), str(HERE / "drivers" / peer.driver), str(folder / f"{peer.name}.json")]
-    with (folder / f"{peer.name}.log").open("w", encoding="utf-8") as log:
-        try:
-            subprocess.run(
-                command, env=environment, stdout=log, stderr=subprocess.STDOUT, check=False, timeout=arguments.timeout
-            )
-        except subprocess.TimeoutExpired:
-            log.write(f"\nstopped after {arguments.timeout} seconds\n")
+    return Training(peer, [str(python), str(HERE / "drivers" / peer.driver)], settings, out, environment)
+
+
+def train(trainings: list[Training], number: int, arguments: argparse.Namespace) -> None:
+    """A round, without those that were done before."""
+    missing = [each for each in trainings if arguments.again or each.done() < arguments.updates]
+    for group in [[each] for each in missing] if arguments.apart else [missing]:
+        take_turns(group, arguments.updates, arguments.timeout)
+        for each in group:
+            print(f"round {number}, {each.name}: {each.done()} of {arguments.updates} updates", flush=True)
+            if each.done() < arguments.updates:
+                last = each.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+                print(f"  FAILED: {' '.join(last)} ({each.log})", flush=True)
 
 
 def show(results: Results, about: str) -> None:

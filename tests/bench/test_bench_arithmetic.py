@@ -111,9 +111,9 @@ def test_the_speed_of_a_peer_is_seen_beside_that_of_the_machine(peer_rows, tmp_p
     assert peer_rows.steady_speed(half) == pytest.approx(peer_rows.steady_speed(updates()))
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "rota.jsonl").write_text("".join(json.dumps(line) + "\n" for line in updates()))
-    first = peer_rows.rows_of(tmp_path, "small")[0]
-    assert (first.what, first.ratio) == (peer_rows.AT_USUAL_SPEED, None)
-    assert first.value == pytest.approx(3 * 80 / 14)
+    first, second = peer_rows.rows_of(tmp_path, "small")[:2]
+    assert (first.what, first.value, first.ratio) == (peer_rows.MEASURED, pytest.approx(80 / 6), None)
+    assert (second.what, second.value, second.ratio) == (peer_rows.AT_USUAL_SPEED, pytest.approx(3 * 80 / 14), None)
 
 
 def test_measuring_the_machine_is_not_in_the_time_of_a_peer(monkeypatch, tmp_path):
@@ -124,7 +124,7 @@ def test_measuring_the_machine_is_not_in_the_time_of_a_peer(monkeypatch, tmp_pat
     monkeypatch.setattr(counting.time, "process_time", lambda: next(now))
     monkeypatch.setattr(counting, "clocks", lambda: {"wall": 0.0, "processor": float(next(now))})
     out = tmp_path / "out.jsonl"
-    counter = counting.Counter(SimpleNamespace(updates=9, threads=torch.get_num_threads(), seed=1, out=out))
+    counter = counting.Counter(SimpleNamespace(turn=None, updates=9, threads=torch.get_num_threads(), seed=1, out=out))
     for _ in range(3):
         counter._stepped()
     counter.file.close()
@@ -147,8 +147,8 @@ def test_ours_is_compared_with_the_fastest_and_with_the_leanest_peer(peer_rows, 
         path.parent.mkdir(exist_ok=True)
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     rows = {(each.setting, each.what): each for each in peer_rows.rows_of(tmp_path, "small")}
-    ours = rows["rota, small", peer_rows.AT_USUAL_SPEED]
-    assert ours.ratio == pytest.approx(3)
+    for what in (peer_rows.MEASURED, peer_rows.AT_USUAL_SPEED):
+        assert rows["rota, small", what].ratio == pytest.approx(3)
     assert rows["rota, small", "peak memory"].ratio == pytest.approx(8 / 2)
     assert rows["rota, small", "padded target positions"].value == 0
     assert rows["one, small", "real target tokens in an update"].value == statistics.mean([10, 10, 30, 50])

@@ -2,7 +2,8 @@
 
 Runs in the environments of the peers, so it needs torch and nothing else. Tokens are counted in the very tensors that
 the peer trains on; an update is over when its optimiser has stepped. Then, outside its time, a fixed matrix product
-says how fast the machine is at this moment, since that changes with what else runs there.
+says how fast the machine is at this moment, since that changes with what else runs there; and the next update begins
+when a byte has come through the pipe whose number is the second argument: others had their turn meanwhile.
 """
 
 from __future__ import annotations
@@ -22,17 +23,18 @@ ROWS, INNER, OUTER, REPEATED = 1_000, 512, 2_048, 8
 
 
 def settings() -> SimpleNamespace:
-    """What to train, from the file that the driver was given."""
-    return SimpleNamespace(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    """What to train, from the file that the driver was given, and the number of the pipe."""
+    turn = int(sys.argv[2]) if len(sys.argv) > 2 else None
+    return SimpleNamespace(turn=turn, **json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
 
 
 class Counter:
     """Writes a line after every update, and ends the process after the last: no peer saves or validates."""
 
     def __init__(self, wanted: SimpleNamespace) -> None:
-        self.updates, self.done = wanted.updates, 0
+        self.updates, self.done, self.turn = wanted.updates, 0, wanted.turn
         self.tokens = self.positions = 0
-        self.outside = {"wall": 0.0, "processor": 0.0}  # seconds of the matrix products so far
+        self.outside = {"wall": 0.0, "processor": 0.0}  # seconds of the matrix products and of waiting so far
         self.file = Path(wanted.out).open("w", encoding="utf-8")  # noqa: SIM115
         torch.set_num_threads(wanted.threads)
         torch.manual_seed(wanted.seed)
@@ -56,6 +58,19 @@ class Counter:
         self.tokens = self.positions = 0
         if self.done == self.updates:
             os._exit(0)
+        if self.turn is not None:
+            self._wait(self.turn)
+
+    def _wait(self, turn: int) -> None:
+        """For our turn; who should give it to us may have gone."""
+        before = clocks()
+        if not os.read(turn, 1):
+            os._exit(1)
+        self._leave_out(before)
+
+    def _leave_out(self, before: dict[str, float]) -> None:
+        for clock, now in clocks().items():
+            self.outside[clock] += now - before[clock]
 
     def _machine(self) -> float:
         """Floating-point operations a second of processor time, now."""
@@ -67,8 +82,7 @@ class Counter:
         for _ in range(REPEATED):
             torch.mm(left, right, out=result)
         spent = time.process_time() - start
-        for clock, now in clocks().items():
-            self.outside[clock] += now - before[clock]
+        self._leave_out(before)
         return 2.0 * ROWS * INNER * OUTER * REPEATED / spent
 
 
