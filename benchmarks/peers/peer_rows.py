@@ -7,7 +7,8 @@ import statistics
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+
+from ratios import Run, ratio_row
 
 from rota.bench.rows import Row, row
 
@@ -22,18 +23,18 @@ AT_USUAL_SPEED = "the same at the usual speed of the machine"
 """The usual speed is the median of the fixed matrix product over all toolkits and rounds."""
 
 
-def read_run(path: Path) -> list[dict[str, Any]]:
+def read_run(path: Path) -> Run:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def speed(updates: list[dict[str, Any]], clock: str) -> float:
+def speed(updates: Run, clock: str) -> float:
     """Real target tokens a second, from the end of the warm-up to the end of the last update."""
     warm = min(WARM_UP, len(updates) - 1)
     tokens = sum(update["tokens"] for update in updates[warm:])
     return tokens / (updates[-1][clock] - updates[warm - 1][clock])
 
 
-def steady_speed(updates: list[dict[str, Any]]) -> float:
+def steady_speed(updates: Run) -> float:
     """Real target tokens for each floating-point operation that the machine could have done in the processor time.
 
     What it could do in an update is the mean of what it did before and after.
@@ -46,35 +47,39 @@ def steady_speed(updates: list[dict[str, Any]]) -> float:
     return sum(after["tokens"] for _, after in timed) / able
 
 
-def padded(updates: list[dict[str, Any]]) -> float:
+def padded(updates: Run) -> float:
     """Share of the target positions that hold no token, in percent."""
     return 100 * (1 - sum(each["tokens"] for each in updates) / sum(each["positions"] for each in updates))
 
 
-def rows_of(runs: Path, about: str) -> list[Row]:
-    """Of all rounds that are complete, ours first, then the fastest."""
-    found: dict[str, list[list[dict[str, Any]]]] = {}
-    for path in sorted(runs.glob("*/*.jsonl")):
-        updates = read_run(path)
-        if len(updates) > WARM_UP:
-            found.setdefault(path.stem, []).append(updates)
+def rows_of(runs: Path, rounds: int, about: str) -> list[Row]:
+    """Of the first ``rounds``, as far as they went; ours first, then the fastest."""
+    found: dict[str, dict[int, Run]] = {}
+    for number in range(1, rounds + 1):
+        for path in sorted(runs.glob(f"{number}/*.jsonl")):
+            updates = read_run(path)
+            if len(updates) > WARM_UP:
+                found.setdefault(path.stem, {})[number] = updates
     if not found:
         return []
-    usual = statistics.median(each["machine"] for rounds in found.values() for run in rounds for each in run)
-    measures: dict[str, Callable[[list[dict[str, Any]]], float]] = {
+    usual = statistics.median(each["machine"] for of in found.values() for run in of.values() for each in run)
+    measures: dict[str, Callable[[Run], float]] = {
         MEASURED: lambda run: speed(run, "processor"),
         AT_USUAL_SPEED: lambda run: usual * steady_speed(run),
         MEMORY: lambda run: max(each["peak"] for each in run) / 2**20,
     }
     values = {
-        what: {name: [measure(run) for run in rounds] for name, rounds in found.items()}
+        what: {name: [measure(run) for run in of.values()] for name, of in found.items()}
         for what, measure in measures.items()
     }
+    names = sorted(found, key=lambda name: (name != OURS, -statistics.median(values[MEASURED][name])))
     rows: list[Row] = []
-    for name in sorted(found, key=lambda name: (name != OURS, -statistics.median(values[MEASURED][name]))):
+    for name in names:
         rows += [_compared(name, what, values[what], f"{name}, {about}") for what in measures]
-        rows += _rows(f"{name}, {about}", found[name])
-    return rows
+        rows += _rows(f"{name}, {about}", list(found[name].values()))
+    ours = found.get(OURS, {})
+    beside = [name for name in names if name != OURS and set(ours) & set(found[name])]
+    return rows + [ratio_row(ours, found[name], name, f"{OURS}, {about}", WARM_UP) for name in beside]
 
 
 def _compared(name: str, what: str, values: dict[str, list[float]], setting: str) -> Row:
@@ -88,7 +93,7 @@ def _compared(name: str, what: str, values: dict[str, list[float]], setting: str
     return row("peers", setting, what, values[name], unit, ratio=statistics.median(values[name]) / best, goal=goal)
 
 
-def _rows(setting: str, rounds: list[list[dict[str, Any]]]) -> list[Row]:
+def _rows(setting: str, rounds: list[Run]) -> list[Row]:
     about = ("peers", setting)
     per_update = [statistics.mean(each["tokens"] for each in run) for run in rounds]
     machine = [each["machine"] / 1e9 for run in rounds for each in run]

@@ -46,9 +46,8 @@ def main() -> int:
     write_text(store, text, arguments.pairs)
     print(f"{pairs_in(text):,} pairs in {text}", flush=True)
     about = setting(arguments, store)
-    runs = (
-        arguments.cache / "runs" / f"{arguments.preset}-{arguments.tokens}-{store.fingerprint[:12]}-{arguments.updates}"
-    )
+    size = f"{arguments.preset}-{arguments.tokens}-{arguments.updates}{'-apart' if arguments.apart else ''}"
+    runs = arguments.cache / "runs" / f"{size}-{store.fingerprint[:12]}"
     for number in range(1, arguments.rounds + 1):
         peers = [OURS, *(peer for peer in PEERS if peer.name in pythons)]
         trainings = [
@@ -57,7 +56,7 @@ def main() -> int:
         ]
         train(trainings, number, arguments)
     results = Results(arguments.json)
-    results.add(rows_of(runs, about))
+    results.add(rows_of(runs, arguments.rounds, about))
     show(results, about)
     return 0
 
@@ -162,7 +161,8 @@ def train(trainings: list[Training], number: int, arguments: argparse.Namespace)
             print(f"round {number}, {each.name}: {each.done()} of {arguments.updates} updates", flush=True)
             if each.done() < arguments.updates:
                 last = each.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-                print(f"  FAILED: {' '.join(last)} ({each.log})", flush=True)
+                ending = "was stopped: too long" if each.code is None else f"ended with code {each.code}"
+                print(f"  FAILED: {ending}; {' '.join(last)} ({each.log})", flush=True)
 
 
 def show(results: Results, about: str) -> None:

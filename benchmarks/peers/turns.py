@@ -25,6 +25,8 @@ class Training:
         self._command, self._settings, self._environment = command, settings, environment
         self._process: subprocess.Popen[bytes] | None = None
         self._turn = -1
+        self.code: int | None = None
+        """With which it ended by itself; minus the number of a signal if it was killed, 9 when memory ran out."""
 
     @property
     def log(self) -> Path:
@@ -48,6 +50,7 @@ class Training:
     def end(self) -> None:
         """Stops it if it runs, and waits until it is gone."""
         if self._process is not None:
+            self.code = self._process.poll()
             self._process.kill()
             self._process.wait()
             os.close(self._turn)

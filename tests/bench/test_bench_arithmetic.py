@@ -111,7 +111,7 @@ def test_the_speed_of_a_peer_is_seen_beside_that_of_the_machine(peer_rows, tmp_p
     assert peer_rows.steady_speed(half) == pytest.approx(peer_rows.steady_speed(updates()))
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "rota.jsonl").write_text("".join(json.dumps(line) + "\n" for line in updates()))
-    first, second = peer_rows.rows_of(tmp_path, "small")[:2]
+    first, second = peer_rows.rows_of(tmp_path, 1, "small")[:2]
     assert (first.what, first.value, first.ratio) == (peer_rows.MEASURED, pytest.approx(80 / 6), None)
     assert (second.what, second.value, second.ratio) == (peer_rows.AT_USUAL_SPEED, pytest.approx(3 * 80 / 14), None)
 
@@ -135,18 +135,34 @@ def test_measuring_the_machine_is_not_in_the_time_of_a_peer(monkeypatch, tmp_pat
     assert [line["machine"] for line in lines] == [operations] * 3
 
 
+def test_the_ratio_to_a_peer_is_of_all_turns_together(peer_rows):
+    ratio_row = importlib.import_module("ratios").ratio_row
+    slower = [each | {"processor": 2 * each["processor"]} for each in updates()]
+    same = ratio_row({1: updates(), 2: updates()}, {1: slower, 3: slower}, "one", "rota, small", 2)
+    assert (same.value, same.low, same.high) == pytest.approx((2, 2, 2)), (
+        "one round in common, every turn twice as long"
+    )
+    # 30 tokens in 2 s and 50 in 4 s beside 30 in 2 s and 50 in 8 s.
+    late = [*updates()[:3], updates()[3] | {"processor": 12}]
+    mixed = ratio_row({1: updates()}, {1: late}, "one", "rota, small", 2)
+    assert mixed.value == pytest.approx((80 / 6) / (80 / 10))
+    assert (mixed.low, mixed.high) == pytest.approx((1, 2)), "turns drawn anew: the same one twice at the ends"
+    assert ratio_row({1: updates()}, {1: late[:3]}, "one", "rota, small", 2).value == pytest.approx(1), "ended early"
+
+
 def test_no_peer_that_trained_gives_no_rows(peer_rows, tmp_path):
-    assert peer_rows.rows_of(tmp_path, "small") == []
+    assert peer_rows.rows_of(tmp_path, 1, "small") == []
 
 
 def test_ours_is_compared_with_the_fastest_and_with_the_leanest_peer(peer_rows, tmp_path):
     faster = [each | {"processor": each["processor"] / 3, "positions": each["tokens"]} for each in updates()]
     slow = [each | {"peak": 2 * 2**20} for each in updates()]
-    for name, lines in (("rota", faster), ("one", updates()), ("two", slow), ("begun", slow[:1])):
-        path = tmp_path / "1" / f"{name}.jsonl"
+    runs = (("1/rota", faster), ("1/one", updates()), ("1/two", slow), ("1/begun", slow[:1]), ("2/rota", slow))
+    for name, lines in runs:
+        path = tmp_path / f"{name}.jsonl"
         path.parent.mkdir(exist_ok=True)
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    rows = {(each.setting, each.what): each for each in peer_rows.rows_of(tmp_path, "small")}
+    rows = {(each.setting, each.what): each for each in peer_rows.rows_of(tmp_path, 1, "small")}
     for what in (peer_rows.MEASURED, peer_rows.AT_USUAL_SPEED):
         assert rows["rota, small", what].ratio == pytest.approx(3)
     assert rows["rota, small", "peak memory"].ratio == pytest.approx(8 / 2)

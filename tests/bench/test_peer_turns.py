@@ -43,6 +43,7 @@ def test_one_computes_at_a_time_and_who_ends_early_is_left_out(turns, tmp_path):
     trainings = [make_training(turns, tmp_path, name, updates) for name, updates in (("a", 4), ("b", 2), ("c", 4))]
     turns.take_turns(trainings, 4, timeout=60)
     assert [training.done() for training in trainings] == [4, 2, 4]
+    assert trainings[1].code == 0
     spans = [(*json.loads(line), each.name) for each in trainings for line in each.out.read_text().splitlines()]
     spans.sort()
     assert [name for _, _, name in spans] == list("abcabcacac")
@@ -54,6 +55,7 @@ def test_who_takes_too_long_is_ended(turns, tmp_path):
     (tmp_path / "driver.py").write_text("import time; time.sleep(600)")
     turns.take_turns([training], 3, timeout=0.2)
     assert training.done() == 0
+    assert training.code is None, "not by itself"
     assert training._process.returncode is not None
 
 
