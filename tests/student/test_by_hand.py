@@ -13,8 +13,10 @@ from torch.nn import functional
 
 from rota.student import hardware
 from rota.student.attention import Layout, attend
+from rota.student.config import StudentConfig
 from rota.student.dropout import Noise
 from rota.student.linear import Linear
+from rota.student.nmt import build_student
 
 SOURCE, TARGET = np.array([3, 1, 5]), np.array([2, 4, 4])
 HEADS, WIDTH = 2, 8
@@ -125,6 +127,13 @@ def test_freed_memory_is_kept_unless_the_environment_says_otherwise(monkeypatch)
     monkeypatch.setattr(hardware.sys, "platform", "darwin")
     monkeypatch.setattr(hardware.ctypes, "CDLL", None)
     hardware.keep_memory()
+
+
+def test_a_student_on_a_cpu_keeps_freed_memory(monkeypatch):
+    asked = []
+    monkeypatch.setattr("rota.student.nmt.keep_memory", lambda: asked.append(True))
+    build_student(StudentConfig(preset="tiny", device="cpu"), vocabulary=20, steps=10, seed=1)
+    assert asked == [True]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a setting of glibc")
