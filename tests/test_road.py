@@ -9,6 +9,7 @@ from rota.analysis.shares import plot_shares, share_windows
 from rota.config import parse_config
 from rota.records import read_record
 from rota.student.nmt import NMT, NotFiniteError
+from rota.training.display import Display
 
 CONFIG = """
 data:
@@ -121,6 +122,20 @@ def test_until_stops_and_says_how_to_go_on(road, project):
     assert road("train", "small.yaml", "--run", "runs/parts")[0] == 0
     whole, parts = (project / "runs" / name / "steps.jsonl" for name in ("small", "parts"))
     assert whole.read_bytes() == parts.read_bytes()
+
+
+def test_the_display_of_a_resumed_run_knows_the_dev_losses_of_its_first_part(road, monkeypatch):
+    told = []
+
+    def resume(self, step, seen, dev_losses=()):
+        told.append((step, list(dev_losses)))
+
+    monkeypatch.setattr(Display, "resume", resume)
+    assert road("train", "small.yaml", "--run", "runs/shown", "--until", "25")[0] == 0
+    assert road("train", "small.yaml", "--run", "runs/shown", "--until", "30")[0] == 0
+    (start, none), (step, [dev_loss]) = told
+    assert (start, none, step) == (0, [], 25)
+    assert set(dev_loss) == {"lala", "lato"}
 
 
 def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_used(road, project):

@@ -16,6 +16,7 @@ from rota.data.store import Store
 from rota.evaluation.evaluate import Evaluation
 from rota.evaluation.policy import PolicyProbe, probe_checkpoint
 from rota.evaluation.translator import find_checkpoint, read_run
+from rota.records import read_record
 from rota.student.hardware import TooLargeError
 from rota.student.nmt import NotFiniteError
 from rota.student.team import Team
@@ -54,7 +55,7 @@ def _train(config: RunConfig, store: Store, run: Path, team: Team, *, until: int
         show.say(f"{'going on from' if loop.step else 'starting at'} step {loop.step:,}{together}")
     title = f"{run.name} ({config.teacher.name})"
     display = Display(show.console, title=title, languages=store.languages, steps=loop.steps)
-    display.resume(loop.step, loop.seen)
+    display.resume(loop.step, loop.seen, (entry["dev_loss"] for entry in read_record(run / "validations.jsonl")))
     with stop_on_signals() as stop, display:
         try:
             api.run_loop(loop, config, run, until=until, listeners=[display], stop=stop)

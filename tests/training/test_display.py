@@ -42,6 +42,14 @@ def test_a_resumed_run_keeps_its_shares():
     assert "75.0%" in shown(display)
 
 
+def test_a_resumed_run_keeps_its_best_dev_losses():
+    display = make()
+    display.resume(100, {}, [{"az": 2.0, "tr": 3.0}, {"az": 2.5, "tr": 2.75}])
+    assert next(line for line in shown(display).splitlines() if "az" in line).split()[-2:] == ["2.500", "2.000"]
+    display.validated(150, {"az": 2.25, "tr": 2.0})
+    assert next(line for line in shown(display).splitlines() if "az" in line).split()[-2:] == ["2.250", "2.000"]
+
+
 def test_without_a_terminal_every_validation_is_a_line():
     display = make()
     with display:

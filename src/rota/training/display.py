@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 
 from rich.console import Console, Group
@@ -32,10 +32,12 @@ class Display:
         self._recent: deque[tuple[float, int, int]] = deque(maxlen=200)  # (time, step, tokens so far)
         self._live = Live(get_renderable=self.render, console=console, refresh_per_second=2, transient=False)
 
-    def resume(self, step: int, seen: Mapping[Arm, int]) -> None:
-        """Start from what an earlier part of the run has done."""
+    def resume(self, step: int, seen: Mapping[Arm, int], dev_losses: Iterable[Mapping[Arm, float]] = ()) -> None:
+        """Start from what an earlier part of the run has done: tokens seen, and the dev losses of its validations."""
         self.step = step
         self.seen = {arm: seen.get(arm, 0) for arm in self.languages}
+        for dev_loss in dev_losses:
+            self._remember(dev_loss)
 
     def __enter__(self) -> Display:
         self._recent.append((time.perf_counter(), self.step, sum(self.seen.values())))
@@ -57,12 +59,15 @@ class Display:
         self.note = f"now {decision.arm} ({decision.why})"
 
     def validated(self, step: int, dev_loss: Mapping[Arm, float]) -> None:
-        self.dev_loss = dict(dev_loss)
-        self.best = {arm: min(loss, self.best.get(arm, loss)) for arm, loss in dev_loss.items()}
+        self._remember(dev_loss)
         if not self.console.is_terminal:
             mean = sum(dev_loss.values()) / len(dev_loss)
             line = f"step {step:,}/{self.steps:,} | {self._summary()} | mean dev loss {mean:.3f}"
             self.console.print(line, soft_wrap=True)
+
+    def _remember(self, dev_loss: Mapping[Arm, float]) -> None:
+        self.dev_loss = dict(dev_loss)
+        self.best = {arm: min(loss, self.best.get(arm, loss)) for arm, loss in dev_loss.items()}
 
     def saved(self, step: int) -> None:
         self.note = f"saved at step {step:,}"
