@@ -233,6 +233,9 @@ def test_teachers_can_be_tried_on_a_scripted_student(rota):
     assert "scripted student" in output
     assert "best fixed mixture" in " ".join(output.split())
     assert rota("simulate", "tscl", "--world", "moon")[0] == 2
+    code, _, error = rota("simulate", "tscl", "uniform", "--set", "epsilon=0.3")
+    assert code == 2
+    assert "uniform: unknown key 'teacher.epsilon'" in " ".join(error.split())
 
 
 def test_the_teachers_are_listed_with_their_parameters(rota):

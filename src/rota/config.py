@@ -88,7 +88,7 @@ def teacher_config(name: str, overrides: Sequence[str] = ()) -> TeacherConfig:
     try:
         return Teaching.model_validate({"teacher": values}).teacher
     except ValidationError as error:
-        raise ConfigError(explain(error, Teaching)) from None
+        raise ConfigError(f"{name}: {explain(error, Teaching)}") from None
 
 
 SHORT_RUNS: dict[str, dict[str, Any]] = {
