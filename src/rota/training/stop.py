@@ -1,4 +1,4 @@
-"""Safe interruption: the first Ctrl-C lets the step finish and saves, the second one stops at once."""
+"""Safe interruption: SIGTERM or the first Ctrl-C lets the step finish and saves; a Ctrl-C after that stops at once."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ class StopSignal:
         return self.received is not None
 
     def _handle(self, number: int, _: FrameType | None) -> None:
-        if self.received is not None:
+        # SIGTERM may come several times, from a scheduler or from each thread of a killed parent.
+        if self.received is None:
+            self.received = signal.Signals(number).name
+        elif number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.received = signal.Signals(number).name
 
 
 @contextmanager
