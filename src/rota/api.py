@@ -124,6 +124,22 @@ def check_durations(config: RunConfig) -> None:
         )
 
 
+def check_sharing(config: RunConfig, run: Path, team: Team) -> None:
+    """A new run has as many batches in an update for each process; one that goes on takes the processes it is given."""
+    accumulate, size = config.training.accumulate, team.size
+    started = team.share((run / "run.json").exists)
+    if accumulate % size == 0:
+        return
+    found = f"training.accumulate is {accumulate} and there are {size} processes"
+    if not started:
+        even = size * (accumulate // size + 1)
+        remedy = f"write for example --set training.accumulate={even}"
+        raise ConfigError(f"{found}, which share the batches of an update: {remedy}")
+    if team.first:
+        idle = f"{size - accumulate} without a batch" if size > accumulate else "some wait for others"
+        logger.warning("%s: %s in each update", found, idle)
+
+
 @contextmanager
 def locked(run: Path, team: Team | None = None) -> Iterator[None]:
     """Only one process, or one team, trains a run; the lock goes with the first process, however it ends."""
@@ -173,6 +189,7 @@ def train(config: RunConfig, run: Path | str, *, until: int | None = None, liste
     """
     run = Path(run)
     with join_team(config.student.device) as team, locked(run, team):
+        check_sharing(config, run, team)
         loop = build_loop(config, team.after_first(lambda: prepare(config)), run, team)
         if loop.step < loop.steps:
             run_loop(loop, config, run, until=until, listeners=listeners)

@@ -35,6 +35,7 @@ def train_with_display(config: RunConfig, run: Path, *, until: int | None, again
         with join_team(config.student.device) as team:
             show.console.quiet = not team.first
             api.check_durations(config)
+            api.check_sharing(config, run, team)
             with show.progress_bar() as progress:
                 store = team.after_first(lambda: api.prepare(config, progress=progress))
             with api.locked(run, team):

@@ -94,10 +94,20 @@ def test_only_the_first_process_speaks(folder):
 
 
 def test_a_run_goes_on_with_another_number_of_processes(folder):
-    # test_two_processes_train_as_one holds the losses of its three parts to those of one process.
+    # test_two_processes_train_as_one holds the losses of its five parts to those of one process.
     assert "go on with: the same command, or in one process:" in said(folder, "parts", 0)
     assert "going on from step 7" in said(folder, "parts-on", 0)
-    assert "going on from step 12 with 2 processes" in said(folder, "parts-end", 0)
+    assert "going on from step 12 with 3 processes" in said(folder, "parts-three", 0)
+    assert "going on from step 14 with 5 processes" in said(folder, "parts-five", 0)
+    assert "going on from step 16 with 2 processes" in said(folder, "parts-end", 0)
+
+
+def test_a_run_that_goes_on_says_when_processes_have_too_little_to_do(folder):
+    assert codes(folder, "parts-three") == [0, 0, 0]
+    three, five = (" ".join(said(folder, f"parts-{number}", 0).split()) for number in ("three", "five"))
+    assert "training.accumulate is 4 and there are 3 processes: some wait for others in each update" in three
+    assert "training.accumulate is 4 and there are 5 processes: 1 without a batch in each update" in five
+    assert said(folder, "parts-five", 4) == ""
 
 
 def test_batches_that_cannot_be_shared_evenly_are_refused_once(folder):

@@ -96,6 +96,8 @@ if __name__ == "__main__":
     run("mistake", 2, *train, "--set", "training.step=3")
     run("parts", 2, *train, "--until", "7")
     run("parts-on", 1, *train, "--until", "12", "--run", "runs/parts")
+    run("parts-three", 3, *train, "--until", "14", "--run", "runs/parts")
+    run("parts-five", 5, *train, "--until", "16", "--run", "runs/parts")
     run("parts-end", 2, *train, "--run", "runs/parts")
     run("interrupted", 2, *train, *long, harm=harm("interrupted", 1, signal.SIGTERM))
     for rank in (0, 1):

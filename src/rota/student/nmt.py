@@ -127,6 +127,8 @@ class NMT:
                 for number in mine
                 for turn, left, piece in self._pieces(batches[number])
             ]
+            if not mine:
+                self._backward(_take(batches[0], np.array([0])), (0, 0), tokens, last=True, weight=0.0)
             # Only now: reading a number waits for the device, which computes while we lay out the next batch.
             summed = np.array([math.fsum(float(value) for value in sums)])
         loss = float(self._team.add_up(summed)[0]) / tokens
@@ -189,8 +191,13 @@ class NMT:
         for turn, rows in enumerate(packs):
             yield turn, len(packs) - 1 - turn, _take(batch, rows)
 
-    def _backward(self, batch: Batch, number: tuple[int, int], tokens: int, *, last: bool) -> Tensor:
-        """Adds the gradients of one piece, after the ``last`` one those of all processes; its loss, summed."""
+    def _backward(
+        self, batch: Batch, number: tuple[int, int], tokens: int, *, last: bool, weight: float = 1.0
+    ) -> Tensor:
+        """Adds the gradients of one piece, after the ``last`` one those of all processes; its loss, summed.
+
+        A process without a piece of its own takes part with any sentence and the ``weight`` 0.
+        """
         with nullcontext() if last else self._team.hold_back(self._replica):
             with self._autocast():
                 states_ND, target_N = self._forward(self._replica, batch, self._noise(number))
@@ -198,7 +205,7 @@ class NMT:
                     states_ND, self.network.output_matrix, target_N, label_smoothing=self.label_smoothing
                 )
             # The replicas leave the mean of their gradients; we want the sum.
-            (smoothed * self._team.size / tokens).backward()  # type: ignore[no-untyped-call]
+            (smoothed * (weight * self._team.size) / tokens).backward()  # type: ignore[no-untyped-call]
         return losses_N.sum()
 
     def _sentence_losses(self, batch: Batch, smoothing: float) -> FloatArray:

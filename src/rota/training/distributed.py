@@ -11,7 +11,6 @@ import gc
 import os
 import signal
 import socket
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import timedelta
@@ -26,6 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from rota.records import Record
 from rota.student.team import Result, Team
+from rota.training.roll_call import RollCall
 from rota.types import FloatArray
 
 TIMEOUT: Final = timedelta(minutes=10)
@@ -34,16 +34,13 @@ TIMEOUT: Final = timedelta(minutes=10)
 FOREVER: Final = timedelta(days=30)
 """For preparing data: nothing but the death of the process that does it ends the wait."""
 
-ROLL_CALL: Final = 10.0
-"""Seconds to answer, once a connection is broken."""
-
 # Kept until the interpreter ends (_let_go). Else the last to let go of a group may be DistributedDataParallel, which
 # then waits for gloo's thread with Python's lock in hand, while that thread may be waiting for the lock (torch 2.13).
 _groups: list[object] = []
 
 
 class RankLostError(ConnectionError):
-    """Other processes of the run have ended; ``speaks``: this one is to tell people, because it has the lowest rank."""
+    """Other processes of the run have ended; ``speaks``: this one is to tell people, because it found out first."""
 
     def __init__(self, message: str, *, speaks: bool) -> None:
         super().__init__(message)
@@ -74,6 +71,7 @@ def join_team(device: str = "auto") -> Iterator[Team]:
             raise
         raise lost from None
     finally:
+        team.leave()
         distributed.destroy_process_group()
 
 
@@ -104,6 +102,7 @@ class Processes(Team):
     def __init__(self, store: Store, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
         self._store, self._waits = store, 0
+        self._roll_call = RollCall(store, rank, size)
         self._names: list[Any] = [None] * size
         distributed.all_gather_object(self._names, f"rank {rank} ({socket.gethostname()}, pid {os.getpid()})")
 
@@ -126,7 +125,7 @@ class Processes(Team):
         if not self.first:
             self._store.wait([done], FOREVER)
             if self._store.get(done) != b"well":
-                raise self._lost({0: "ended"})
+                raise self._lost({0: "ended"}, speaks=False)
             return work()
         outcome = "badly"
         try:
@@ -149,32 +148,23 @@ class Processes(Team):
             return error
         if not _is_broken_connection(error):
             with suppress(distributed.DistError):
-                self._store.set(f"end/{self.rank}", f"ended: {' '.join(str(error).split())}")
+                self._roll_call.tell_end(str(error))
             return None
-        try:
-            return self._lost(self._roll_call())
-        except distributed.DistError:  # the store is gone, which without torchrun lives in the first process
-            return self._lost({} if self.first else {0: "no longer answers"})
-
-    def _roll_call(self) -> dict[int, str]:
-        """Ranks that are gone, with their last words; each process that finds a connection broken comes here."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun sends it to those who are left, and gives them time
-        self._store.set(f"end/{self.rank}", "here")
-        deadline = time.monotonic() + ROLL_CALL
-        while len(ends := self._ends()) < self.size - 1 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        return {rank: ends.get(rank, "no longer answers") for rank in range(self.size) if ends.get(rank) != "here"}
+        try:
+            gone, first = self._roll_call.gone()
+        except distributed.DistError:  # the store is gone, which without torchrun lives in the first process
+            return self._lost({} if self.first else {0: "no longer answers"}, speaks=True)
+        # Rank 0 speaks for itself if it could still say why it ended.
+        return self._lost(gone, speaks=first and not gone.get(0, "").startswith("ended"))
 
-    def _ends(self) -> dict[int, str]:
-        keys = {rank: f"end/{rank}" for rank in range(self.size)}
-        return {rank: self._store.get(key).decode() for rank, key in keys.items() if self._store.check([key])}
+    def leave(self) -> None:
+        self._roll_call.close()
 
-    def _lost(self, gone: Mapping[int, str]) -> RankLostError:
+    def _lost(self, gone: Mapping[int, str], *, speaks: bool) -> RankLostError:
         said = "; ".join(f"{self._names[rank]} {how}" for rank, how in gone.items())
         message = f"{said or 'the processes have lost each other'}; the same command goes on from the last checkpoint"
-        survivors = [rank for rank in range(self.size) if rank not in gone]
-        # Rank 0 speaks for itself if it could still say why it ended.
-        return RankLostError(message, speaks=self.rank == survivors[0] and not gone.get(0, "").startswith("ended"))
+        return RankLostError(message, speaks=speaks)
 
 
 def _is_broken_connection(error: Exception) -> bool:

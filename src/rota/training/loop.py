@@ -11,7 +11,7 @@ from typing import Protocol, Self
 from pydantic import Field, model_validator
 
 from rota.checkpoint import Checkpoint, Checkpoints
-from rota.settings import ConfigError, Count, Duration, DurationField, Settings
+from rota.settings import Count, Duration, DurationField, Settings
 from rota.student.team import Team
 from rota.training.journal import Journal, tokens_by_language
 from rota.training.probe import Probe
@@ -108,8 +108,6 @@ class Loop:
             raise ValueError(
                 f"observe_every is {observe_every}; it must be a multiple of decide_every ({decide_every})"
             )
-        if self.accumulate % self.team.size:
-            raise ConfigError(_uneven(self.accumulate, self.team.size))
         self.validate_every = max(1, config.validate_every.steps(config.steps))
         self.checkpoint_every = max(1, config.checkpoint_every.steps(config.steps))
         self.step = 0
@@ -227,9 +225,3 @@ class Loop:
         self.seen = Counter(state["seen"])
         self._played = Counter(state["played"])
         self._train_loss = state["train_loss"]
-
-
-def _uneven(accumulate: int, processes: int) -> str:
-    found = f"training.accumulate is {accumulate} and there are {processes} processes"
-    enough = processes * (accumulate // processes + 1)
-    return f"{found}, which share the batches of an update: write for example --set training.accumulate={enough}"
