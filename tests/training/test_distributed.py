@@ -212,9 +212,9 @@ def test_every_process_needs_a_gpu_of_its_own_or_none(monkeypatch):
         choose_backend("auto")
 
 
-@pytest.mark.slow
-def test_torchrun_stops_when_a_process_is_killed_and_the_same_command_goes_on(tmp_path):
-    (tmp_path / "run.yaml").write_text(CONFIG.replace("steps: 18", "steps: 60"))
+def torchrun(folder):
+    """The command for two processes in the folder, and what :mod:`subprocess` needs to know beside it."""
+    (folder / "run.yaml").write_text(CONFIG.replace("steps: 18", "steps: 60"))
     command = [
         sys.executable,
         "-m",
@@ -227,17 +227,46 @@ def test_torchrun_stops_when_a_process_is_killed_and_the_same_command_goes_on(tm
         "run.yaml",
     ]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    first = subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"}, **pipes)
+    return command, {"cwd": folder, "env": {**os.environ, "OMP_NUM_THREADS": "1"}, **pipes}
+
+
+def wait_for_a_checkpoint(folder):
     deadline = time.monotonic() + 120
-    while not (tmp_path / "runs" / "run" / "checkpoints" / "5").exists() and time.monotonic() < deadline:
+    while not (folder / "runs" / "run" / "checkpoints" / "5").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
+
+
+def go_on_to_the_end(folder, command, settings):
+    again = subprocess.run(command, timeout=200, **settings)
+    assert again.returncode == 0, again.stdout
+    assert re.search(r"going on from step \d+ with 2 processes", again.stdout)
+    steps = list(read_record(folder / "runs" / "run" / "steps.jsonl"))
+    assert [entry["step"] for entry in steps] == list(range(1, 61))
+
+
+@pytest.mark.slow
+def test_torchrun_stops_when_a_process_is_killed_and_the_same_command_goes_on(tmp_path):
+    command, settings = torchrun(tmp_path)
+    first = subprocess.Popen(command, **settings)
+    wait_for_a_checkpoint(tmp_path)
     children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(first.pid)], capture_output=True, text=True).stdout
     os.kill(max(map(int, children.split())), signal.SIGKILL)
     output = first.communicate(timeout=60)[0]
     assert first.returncode != 0
     assert re.search(r"error: rank 1 \(.+, pid \d+\) no longer answers; the same command goes on", output)
-    again = subprocess.run(command, cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=200, **pipes)
-    assert again.returncode == 0, again.stdout
-    assert re.search(r"going on from step \d+ with 2 processes", again.stdout)
-    steps = list(read_record(tmp_path / "runs" / "run" / "steps.jsonl"))
-    assert [entry["step"] for entry in steps] == list(range(1, 61))
+    assert output.count("no longer answers") == 1
+    go_on_to_the_end(tmp_path, command, settings)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_torchrun_itself_saves_and_the_same_command_goes_on(tmp_path, number):
+    command, settings = torchrun(tmp_path)
+    first = subprocess.Popen(command, **settings)
+    wait_for_a_checkpoint(tmp_path)
+    first.send_signal(number)
+    output = first.communicate(timeout=60)[0]
+    assert first.returncode != 0
+    (step,) = re.findall(r"stopped at step (\d+) and saved", output)
+    assert (tmp_path / "runs" / "run" / "checkpoints" / step).exists()
+    go_on_to_the_end(tmp_path, command, settings)
