@@ -161,6 +161,21 @@ def test_other_settings_of_the_search_score_again_without_training(finished, rot
     assert "trained, not scored" in rota(*options)[1]
 
 
+def test_another_window_or_beam_of_the_selection_scores_again_without_training(finished, rota, monkeypatch):
+    folder = finished[0]
+    monkeypatch.chdir(folder)
+    api.evaluate(folder / "runs" / "small" / "uniform" / "seed-1", select="macro", window=2, select_beam=2)
+    selects = ["evaluation.select=macro", "evaluation.window=2", "evaluation.select_beam=2"]
+
+    def plan(*changes):
+        options = [part for change in (*selects, *changes) for part in ("--set", change)]
+        return rota("compare", "small.yaml", "--rows", "uniform", "--dry-run", *options)[1]
+
+    assert "Nothing is left to do." in plan()
+    assert "trained, not scored" in plan("evaluation.window=3")
+    assert "trained, not scored" in plan("evaluation.select_beam=1")
+
+
 @pytest.mark.parametrize("suite", ["laptop", "paper", "controls"])
 def test_the_plan_of_a_built_in_suite_needs_no_data(suite, rota, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
