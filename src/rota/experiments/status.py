@@ -129,6 +129,11 @@ def _checkpoints(job: Job) -> int:
     return len(Checkpoints(job.folder / "checkpoints").list()) or -(-training.steps // every)
 
 
+def is_saved(run: Path, step: int) -> bool:
+    """Whether the checkpoint of a step is there; its folder appears as a whole."""
+    return (run / "checkpoints" / str(step)).is_dir()
+
+
 def last_dev_loss(run: Path) -> float | None:
     """Mean over languages at the last validation, in nats per token."""
     last = _last_entry(run / "validations.jsonl")
