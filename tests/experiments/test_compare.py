@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from suite_cases import BAD_ROW, SUITE, write_suite
@@ -16,6 +18,7 @@ from rota.records import read_record
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 RUNS = ("uniform", "warm")
+SUITES_PAGE = Path(__file__).parents[2] / "docs" / "suites.md"
 
 
 def start(folder, *options):
@@ -186,6 +189,23 @@ def test_the_plan_of_a_built_in_suite_needs_no_data(suite, rota, tmp_path, monke
     assert any(line.startswith("dqn 1 missing") for line in lines)
     assert "from rough speeds of a CPU core" in " ".join(lines)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_one_run_is_counted_as_one(rota, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_suite(tmp_path)
+    lines = rota("compare", "small.yaml", "--rows", "warm", "--dry-run")[1].splitlines()
+    assert lines[0] == "small in runs/small: 1 run, 1 missing"
+
+
+def test_the_plans_on_the_page_about_suites_are_what_the_command_prints(rota, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    shown = re.findall(r"```\n\$ rota (compare [^\n]*--dry-run)\n(.*?)```", SUITES_PAGE.read_text(), re.DOTALL)
+    assert len(shown) == 2
+    for command, output in shown:
+        printed = [line.rstrip() for line in rota(*command.split())[1].splitlines()]
+        assert printed == output.splitlines(), f"print the plan of {command!r} anew"
 
 
 @pytest.mark.parametrize(
