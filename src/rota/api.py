@@ -34,6 +34,7 @@ from rota.settings import ConfigError
 from rota.student.nmt import build_student
 from rota.student.team import Team
 from rota.teachers import Classroom, build_teacher
+from rota.teachers.static import TwoPhaseConfig
 from rota.training.devsets import DevSets
 from rota.training.distributed import NoRecord, join_team
 from rota.training.journal import Journal
@@ -111,12 +112,15 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
 
 
 def check_durations(config: RunConfig) -> None:
-    """Warm-ups that outlast a run are nearly always settings of a longer one."""
+    """Warm-ups and phases that outlast a run are nearly always settings of a longer one."""
     steps = config.training.steps
     warmup = config.teacher.warmup
     if warmup is not None and warmup.until.steps(steps) >= steps:
         lasts = f"teacher.warmup lasts {warmup.until.steps(steps):,} steps and the run {steps:,}"
         raise ConfigError(f"{lasts}: the teacher would never decide; write for example teacher.warmup: 10%")
+    if isinstance(config.teacher, TwoPhaseConfig) and config.teacher.switch.steps(steps) >= steps:
+        comes = f"teacher.switch comes at step {config.teacher.switch.steps(steps):,} and the run has {steps:,}"
+        raise ConfigError(f"{comes}: the second schedule would never decide; write for example teacher.switch: 50%")
     rising = config.student.lr_warmup.steps(steps)
     if rising >= steps:
         logger.warning(

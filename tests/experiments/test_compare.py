@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from suite_cases import BAD_ROW, SUITE, write_suite
@@ -16,6 +18,7 @@ from rota.records import read_record
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 RUNS = ("uniform", "warm")
+SUITES_PAGE = Path(__file__).parents[2] / "docs" / "suites.md"
 
 
 def start(folder, *options):
@@ -161,6 +164,21 @@ def test_other_settings_of_the_search_score_again_without_training(finished, rot
     assert "trained, not scored" in rota(*options)[1]
 
 
+def test_another_window_or_beam_of_the_selection_scores_again_without_training(finished, rota, monkeypatch):
+    folder = finished[0]
+    monkeypatch.chdir(folder)
+    api.evaluate(folder / "runs" / "small" / "uniform" / "seed-1", select="macro", window=2, select_beam=2)
+    selects = ["evaluation.select=macro", "evaluation.window=2", "evaluation.select_beam=2"]
+
+    def plan(*changes):
+        options = [part for change in (*selects, *changes) for part in ("--set", change)]
+        return rota("compare", "small.yaml", "--rows", "uniform", "--dry-run", *options)[1]
+
+    assert "Nothing is left to do." in plan()
+    assert "trained, not scored" in plan("evaluation.window=3")
+    assert "trained, not scored" in plan("evaluation.select_beam=1")
+
+
 @pytest.mark.parametrize("suite", ["laptop", "paper", "controls"])
 def test_the_plan_of_a_built_in_suite_needs_no_data(suite, rota, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -171,6 +189,23 @@ def test_the_plan_of_a_built_in_suite_needs_no_data(suite, rota, tmp_path, monke
     assert any(line.startswith("dqn 1 missing") for line in lines)
     assert "from rough speeds of a CPU core" in " ".join(lines)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_one_run_is_counted_as_one(rota, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_suite(tmp_path)
+    lines = rota("compare", "small.yaml", "--rows", "warm", "--dry-run")[1].splitlines()
+    assert lines[0] == "small in runs/small: 1 run, 1 missing"
+
+
+def test_the_plans_on_the_page_about_suites_are_what_the_command_prints(rota, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    shown = re.findall(r"```\n\$ rota (compare [^\n]*--dry-run)\n(.*?)```", SUITES_PAGE.read_text(), re.DOTALL)
+    assert len(shown) == 2
+    for command, output in shown:
+        printed = [line.rstrip() for line in rota(*command.split())[1].splitlines()]
+        assert printed == output.splitlines(), f"print the plan of {command!r} anew"
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
-"""What a run is scored with: its own config, and what its suite says otherwise by now."""
+"""What a run is scored with, its own config and what its suite says otherwise by now; and its threads."""
 
 import json
+import subprocess
 
 import pytest
 from suite_cases import write_suite
 
 from rota.experiments.jobs import plan
-from rota.experiments.process import evaluate_command
+from rota.experiments.process import LocalWork, evaluate_command
 from rota.experiments.suite import load_suite
 
 
@@ -33,3 +34,19 @@ def test_a_run_is_scored_as_its_suite_says_now(tmp_path, before, now, options):
     begun.folder.mkdir(parents=True)
     (begun.folder / "run.json").write_text(json.dumps({"config": begun.config.model_dump(mode="json")}))
     assert evaluate_command(job(now)) == ["evaluate", str(begun.folder), *options]
+
+
+def test_a_run_has_as_many_threads_as_it_is_given_whatever_the_shell_says(tmp_path, monkeypatch):
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    for name in names[1:]:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ROTA_CACHE", "elsewhere")
+    started = []
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **options: started.append((command, options)))
+    job = plan(load_suite(write_suite(tmp_path)), tmp_path / "runs", rows=["uniform"], seeds=[1])[0]
+    LocalWork(job, trained=False, threads=3)
+    [(command, options)] = started
+    assert command[-4:] == ["train", str(job.folder / "config.yaml"), "--run", str(job.folder)]
+    assert {name: options["env"].get(name) for name in names} == dict.fromkeys(names, "3")
+    assert options["env"]["ROTA_CACHE"] == "elsewhere", "the rest of the environment stays"

@@ -80,6 +80,30 @@ def test_a_run_starts_when_the_one_it_reads_is_trained(tmp_path):
     assert world.log.index("uniform/seed-1 done") < world.log.index("again/seed-1 running")
 
 
+def write_last_step(world, *, checkpoint):
+    """The records of a run whose last update is written down, with or without the checkpoint that follows it."""
+    folder = world.jobs[1].folder
+    folder.mkdir(parents=True)
+    (folder / "steps.jsonl").write_text('{"step": 80, "arm": "lala"}\n')
+    if checkpoint:
+        (folder / "checkpoints" / "80").mkdir(parents=True)
+
+
+def test_a_run_starts_while_the_one_it_reads_is_being_scored(tmp_path):
+    world = World(tmp_path, more=REPLAY, rows=["again", "uniform"], ends={"uniform/seed-1": (9, 0)})
+    write_last_step(world, checkpoint=True)
+    assert set(world.run().values()) == {"done"}
+    assert world.log.index("again/seed-1 running") < world.log.index("uniform/seed-1 done")
+
+
+def test_records_that_outran_the_last_checkpoint_are_not_read(tmp_path):
+    # A run that was killed between its last record and its last checkpoint: it goes on, and cuts its records back.
+    world = World(tmp_path, more=REPLAY, rows=["again", "uniform"], ends={"uniform/seed-1": (9, 0)})
+    write_last_step(world, checkpoint=False)
+    assert set(world.run().values()) == {"done"}
+    assert world.log.index("uniform/seed-1 done") < world.log.index("again/seed-1 running")
+
+
 def test_a_run_that_reads_one_that_failed_fails_with_it(tmp_path):
     world = World(tmp_path, more=REPLAY, rows=["again", "uniform", "warm"], ends={"uniform/seed-1": (0, 2)})
     assert world.run() == {"again/seed-1": "failed", "uniform/seed-1": "failed", "warm/seed-1": "done"}

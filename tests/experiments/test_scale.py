@@ -1,11 +1,15 @@
 """The full-size rows on a laptop: every number worked out by hand for 1,500 of the paper's 150,000 steps."""
 
 import pytest
+from pydantic import SerializeAsAny
 
 from rota.config import parse_config
 from rota.experiments.paper import BASE, CONTROLS, DQN_ABLATION, MAIN, TSCL_ABLATION, written
 from rota.experiments.scale import Scale, same_fraction, scaled
 from rota.experiments.values import merged
+from rota.settings import ConfigError, Duration, DurationField
+from rota.teachers.base import TeacherConfig
+from rota.teachers.static import TwoPhaseConfig
 
 SIZE = Scale(steps=1_500, tokens=1_000, peak=0.003, more_decisions=5)
 ROWS = MAIN | TSCL_ABLATION | DQN_ABLATION | CONTROLS
@@ -27,6 +31,56 @@ def test_durations_keep_their_share_of_the_run():
     assert values["student"]["lr_warmup"] == 160  # 16k of 150k
     assert values["teacher"]["warmup"]["until"] == 160
     assert values["teacher"]["epsilon_steps"] == 500  # 50k of 150k
+
+
+class Relay(TeacherConfig):
+    """A teacher of a user's, with durations of its own, in a list, and in a teacher inside it."""
+
+    name: str = f"{__name__}:Relay"
+    rest: DurationField = Duration("2k")
+    stops: tuple[DurationField, ...] = ()
+    inner: SerializeAsAny[TeacherConfig] = TwoPhaseConfig(switch=Duration("4k"))
+
+    def build(self, classroom, rng):
+        return self.inner.build(classroom, rng)
+
+
+def a_tenth(teacher):
+    """The teacher of a run of 10k steps, in one of 1k."""
+    values = {"data": {"corpus": "synthetic"}, "training": {"steps": "10k"}, "teacher": teacher}
+    return scaled(values, Scale(steps=1_000))["teacher"]
+
+
+def test_every_duration_of_a_teacher_keeps_its_share_of_the_run():
+    assert a_tenth({"name": "two-phase", "switch": "5k"})["switch"] == 500
+    assert a_tenth({"name": "replay-shuffled", "run": "other", "window": 200})["window"] == 20
+    assert a_tenth({"name": "replay-shuffled", "run": "other", "window": 3})["window"] == 1, "and no less"
+
+
+def test_a_share_of_the_run_is_in_proportion_already():
+    assert a_tenth({"name": "two-phase", "switch": "40%"}) == {"name": "two-phase", "switch": "40%"}
+    assert a_tenth({"name": "replay-shuffled", "run": "other"}) == {
+        "name": "replay-shuffled",
+        "run": "other",
+        "decide_every": 1,
+    }
+
+
+def test_durations_of_teachers_inside_a_teacher_follow_too():
+    teacher = a_tenth({"name": f"{__name__}:Relay", "stops": ["1k", "10%"]})
+    assert teacher["rest"] == 200
+    assert teacher["stops"] == [100, "10%"]
+    assert teacher["inner"]["switch"] == 400
+
+
+def test_a_dqn_without_a_decision_to_scale_says_what_to_change():
+    values = {"data": {"corpus": "synthetic"}, "training": {"steps": 100}}
+    values["teacher"] = {"name": "dqn", "warmup": 95}
+    message = r"teacher.warmup leaves 5 of 100 steps and DQN decides every 10: .*; shorten teacher.warmup, .* or lower"
+    with pytest.raises(ConfigError, match=message):
+        scaled(values, Scale(steps=50))
+    values["teacher"]["decide_every"] = 5  # one decision, at step 95
+    assert scaled(values, Scale(steps=50))["teacher"]["warmup"]["until"] == 48
 
 
 def test_the_learning_rate_keeps_its_peak_and_not_the_noam_factor():

@@ -115,6 +115,10 @@ def test_a_mistake_in_a_suite_is_one_line_with_its_place(tmp_path, change, messa
         (("teacher: uniform", "teacher: unifrom"), "unknown 'name' 'unifrom'; did you mean 'uniform'"),
         (("tokens: 150", "tokens: many"), "training.tokens"),
         (("warmup: 30", "warmup: 300"), "teacher.warmup lasts 300 steps and the run 80"),
+        (
+            ("{name: proportional, warmup: 30}", "{name: two-phase, switch: 80}"),
+            "teacher.switch comes at step 80 and the run has 80: the second schedule would never decide; write for",
+        ),
     ],
 )
 def test_a_mistake_in_a_row_is_found_before_anything_runs(tmp_path, change, message):

@@ -97,7 +97,7 @@ class Board:
 
     def _cells(self, entry: Entry) -> list[str]:
         loss = "" if entry.dev_loss is None else f"{entry.dev_loss:.3f}"
-        scoring = entry.doing == "running" and entry.step >= entry.steps
+        scoring = entry.doing == "running" and entry.trained
         state = "scoring" if scoring else entry.doing
         left = _left(entry).removesuffix(" left") if entry.doing == "running" and not scoring else ""
         return [entry.job.row, str(entry.job.seed), state, f"{entry.step:,}/{entry.steps:,}", loss, left, entry.note]

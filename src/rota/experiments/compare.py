@@ -141,7 +141,9 @@ def _state(job: Job, status: Status) -> str:
 def _counts(statuses: Sequence[Status]) -> str:
     states = [status.state for status in statuses]
     found = [f"{states.count(state)} {state}" for state in ("done", "trained", "partial", "missing", "another")]
-    return f"{len(states)} runs, " + ", ".join(part for part in found if not part.startswith("0 "))
+    return f"{len(states)} {'run' if len(states) == 1 else 'runs'}, " + ", ".join(
+        part for part in found if not part.startswith("0 ")
+    )
 
 
 def _total(seconds: Sequence[float], pace: Pace, at_once: int) -> Text:

@@ -41,9 +41,11 @@ class Pace:
         """Where the estimate comes from, as a sentence for people."""
         if not self.by_row:
             speeds = ", ".join(f"{preset} {speed:,}" for preset, speed in SPEED.items())
-            return f"from rough speeds of a CPU core (target tokens a second: {speeds}); scoring not counted"
+            rough = f"from rough speeds of a CPU core (target tokens a second: {speeds})"
+            return f"{rough}; teachers and scoring not counted"
         scoring = "scoring not counted" if self.evaluation is None else "scoring as in these runs"
-        return f"from the times of {len(self.by_row)} rows that have begun; {scoring}"
+        begun = "1 row that has" if len(self.by_row) == 1 else f"{len(self.by_row)} rows that have"
+        return f"from the times of {begun} begun; {scoring}"
 
 
 def rough_update(job: Job) -> float:

@@ -12,7 +12,7 @@ from typing import Literal
 from rota.api import only_holder
 from rota.experiments.jobs import Job
 from rota.experiments.process import Work, what_went_wrong
-from rota.experiments.status import Status, is_held, last_dev_loss, last_step, look
+from rota.experiments.status import Status, is_held, is_saved, last_dev_loss, last_step, look
 
 Doing = Literal["waiting", "running", "done", "failed", "stopped"]
 
@@ -43,8 +43,14 @@ class Entry:
 
     @property
     def trained(self) -> bool:
-        """Whether others may read its records."""
-        return self.doing == "done" or self.status.state in ("trained", "done") or self.step >= self.steps
+        """Whether others may read its records.
+
+        Those of a run that was killed before its last checkpoint reach the last step too, until it goes on and cuts
+        them back.
+        """
+        if self.doing == "done" or self.status.state in ("trained", "done"):
+            return True
+        return self.step >= self.steps and is_saved(self.job.folder, self.steps)
 
     def refresh(self) -> None:
         """Reads how far the run is."""

@@ -10,7 +10,7 @@ from pydantic import Field
 from rota.api import check_durations
 from rota.config import RunConfig, parse_config
 from rota.experiments.values import Values, merged
-from rota.settings import Count, Duration, Settings
+from rota.settings import ConfigError, Count, Duration, Settings
 from rota.student.config import Schedule, StudentConfig
 from rota.teachers import TeacherConfig
 from rota.teachers.dqn_config import DQNConfig
@@ -32,7 +32,7 @@ class Scale(Settings):
 def scaled(values: Values, scale: Scale) -> Values:
     """The config ``values`` in the size of ``scale``; all numbers that follow from it are written out.
 
-    Durations (warm-up, epsilon, warm-up and checkpoints of the training) keep their share of the run. Beyond that:
+    Durations (those of the teacher, warm-up and checkpoints of the training) keep their share of the run. Beyond that:
 
     - The learning rate keeps its *peak*: that of ``values``, or ``scale.peak``, tuned for the small run. The Noam
       factor would raise it: its peak falls with the square root of the warm-up, which is shorter here.
@@ -85,6 +85,7 @@ def _teacher(values: Values, full: RunConfig, steps: int, tokens: int, more_deci
     written = values.get("teacher", "uniform")
     result: Values = {"name": written} if isinstance(written, str) else dict(written)
     share = steps / full.training.steps
+    result |= _durations(teacher, full, share)
     if teacher.warmup is not None:
         given = teacher.warmup.model_dump(mode="json")
         result["warmup"] = given | {"until": _in_proportion(teacher.warmup.until, full, share)}
@@ -97,12 +98,33 @@ def _teacher(values: Values, full: RunConfig, steps: int, tokens: int, more_deci
     return result
 
 
+def _durations(teacher: TeacherConfig, full: RunConfig, share: float) -> Values:
+    """The settings of a teacher, its own and those of teachers inside it, that change with the length of the run."""
+    before = teacher.model_dump(mode="json")
+    now = _resized(teacher, full, share).model_dump(mode="json")
+    return {name: value for name, value in now.items() if value != before[name]}
+
+
+def _resized(value: Any, full: RunConfig, share: float) -> Any:
+    """The value with every number of steps in it in proportion; a share of the run is that already."""
+    if isinstance(value, Duration):
+        fixed = value.is_share or value.amount == 0
+        return value if fixed else Duration(max(1, _in_proportion(value, full, share)))
+    if isinstance(value, Settings):
+        return value.model_copy(update={name: _resized(inner, full, share) for name, inner in value})
+    if isinstance(value, dict):
+        return {key: _resized(inner, full, share) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)([_resized(inner, full, share) for inner in value])
+    return value
+
+
 def _dqn(teacher: DQNConfig, full: RunConfig, steps: int, more_decisions: int) -> dict[str, Any]:
     share = steps / full.training.steps
     every = max(1, teacher.decide_every // more_decisions)
     parts = teacher.measurements().refresh_every * (teacher.decide_every // every)
     warmup = 0 if teacher.warmup is None else teacher.warmup.until.steps(full.training.steps)
-    before = (full.training.steps - warmup) // teacher.decide_every
+    before = _decisions(teacher, full.training.steps, warmup)
     now = (steps - round(warmup * share)) // every
     minimum = max(1, round(teacher.replay_minimum * now / before))
     # The first decision after the warm-up has no state yet, and an update needs the minimum of transitions.
@@ -116,6 +138,16 @@ def _dqn(teacher: DQNConfig, full: RunConfig, steps: int, more_decisions: int) -
         "replay_batch": min(teacher.replay_batch, minimum),
         "tau": same_fraction(teacher.tau, updates_before, updates_now),
     }
+
+
+def _decisions(teacher: DQNConfig, steps: int, warmup: int) -> int:
+    """How many follow the warm-up; where there is none, a replay memory has nothing to keep a share of."""
+    decisions = (steps - warmup) // teacher.decide_every
+    if not decisions:
+        left = f"teacher.warmup leaves {steps - warmup:,} of {steps:,} steps"
+        remedy = "shorten teacher.warmup, for example to 10%, or lower teacher.decide_every"
+        raise ConfigError(f"{left} and DQN decides every {teacher.decide_every}: too few for another size; {remedy}")
+    return decisions
 
 
 def same_fraction(tau: float, updates_before: int, updates_now: int) -> float:

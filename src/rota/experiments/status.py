@@ -79,20 +79,59 @@ def _change(written: dict[str, Any], job: Job) -> str | None:
 
 def is_scored(job: Job, languages: set[str]) -> bool:
     """Whether every test set has been scored in the way that the config asks for."""
-    wanted = job.config.evaluation.model_dump(mode="json")
-    scored = {entry["language"] for entry in read_record(job.folder / "evals.jsonl") if _matches(entry, wanted, job)}
-    return languages <= scored
+    selects = job.config.evaluation.select is not None
+    chosen = _selected(job) if selects else None
+    if selects and chosen is None:
+        return False
+    entries = read_record(job.folder / "evals.jsonl")
+    return languages <= {entry["language"] for entry in entries if _matches(entry, job, chosen)}
 
 
-def _matches(entry: dict[str, Any], wanted: dict[str, Any], job: Job) -> bool:
-    search, select = entry["search"], wanted.get("select")
+def _selected(job: Job) -> list[int] | None:
+    """The steps of the window that was selected in the way that the config asks for; None: none was yet."""
+    path, wanted = job.folder / "selection.json", job.config.evaluation
+    if not path.is_file():
+        return None
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    same = (
+        found["select"] == wanted.select
+        and found["combine"] == wanted.combine
+        and (wanted.combine == "last" or found["window"] == wanted.window)
+        and (wanted.select == "loss" or found["search"] == wanted.selecting.search)  # nothing is translated for a loss
+    )
+    steps: list[int] = found["best"]["steps"]
+    return steps if same else None
+
+
+def _matches(entry: dict[str, Any], job: Job, chosen: list[int] | None) -> bool:
+    wanted, steps = job.config.evaluation, entry.get("steps", [entry["step"]])
     return (
         entry["split"] == "test"
-        and entry.get("select") == select
-        and (select is not None or entry["step"] == job.config.training.steps)
-        and entry.get("combine", "last") == (wanted.get("combine") or "last")
-        and all(search[key] == wanted[key] for key in ("beam", "length_penalty"))
+        and entry.get("select") == wanted.select
+        and entry.get("combine", "last") == wanted.combine
+        and all(entry["search"][key] == value for key, value in wanted.search.items())
+        and (_ends_the_run(steps, job) if chosen is None else steps == chosen)
     )
+
+
+def _ends_the_run(steps: list[int], job: Job) -> bool:
+    """Whether these are the last checkpoints, as many as the config asks for, or all of a run that has fewer."""
+    size = job.config.evaluation.checkpoints
+    return steps[-1] == job.config.training.steps and (
+        len(steps) == size or (len(steps) < size and len(steps) >= _checkpoints(job))
+    )
+
+
+def _checkpoints(job: Job) -> int:
+    """How many a trained run has; of a folder that has kept its records alone, how many it had."""
+    training = job.config.training
+    every = max(1, training.checkpoint_every.steps(training.steps))
+    return len(Checkpoints(job.folder / "checkpoints").list()) or -(-training.steps // every)
+
+
+def is_saved(run: Path, step: int) -> bool:
+    """Whether the checkpoint of a step is there; its folder appears as a whole."""
+    return (run / "checkpoints" / str(step)).is_dir()
 
 
 def last_dev_loss(run: Path) -> float | None:

@@ -1,0 +1,133 @@
+"""When a run counts as scored: as its config says by now, in every setting that changes the model or its search."""
+
+import json
+from pathlib import Path
+
+import pytest
+from suite_cases import write_suite
+
+from rota.config import parse_config
+from rota.experiments.jobs import Job, plan
+from rota.experiments.status import is_scored
+from rota.experiments.suite import load_suite
+
+STUDY = Path(__file__).parents[2] / "docs" / "results" / "laptop"
+LANGUAGES = {"lala", "lato"}
+SELECTS = {"select": "macro", "combine": "ensemble", "window": 2, "beam": 5, "select_beam": 1}
+COMBINES = {"combine": "average", "window": 2, "beam": 5}
+
+
+def job_of(tmp_path, evaluation):
+    """A run of 80 steps with checkpoints at 20, 40, 60 and 80."""
+    overrides = [f"evaluation.{key}={'null' if value is None else value}" for key, value in evaluation.items()]
+    suite = load_suite(write_suite(tmp_path))
+    return plan(suite, tmp_path / "runs", rows=["uniform"], seeds=[1], overrides=overrides)[0]
+
+
+def write_scores(job, steps):
+    """What ``rota evaluate`` records of a run that is scored with these checkpoints."""
+    wanted = job.config.evaluation
+    job.folder.mkdir(parents=True, exist_ok=True)
+    model = {"step": steps[-1], "steps": steps, "combine": wanted.combine, "select": wanted.select}
+    entries = [model | {"split": "test", "search": wanted.search, "language": name} for name in sorted(LANGUAGES)]
+    (job.folder / "evals.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+
+
+def write_selection(job, best):
+    wanted = job.config.evaluation
+    about = {"select": wanted.select, "combine": wanted.combine, "window": wanted.window}
+    content = about | {"search": wanted.selecting.search, "best": {"steps": best, "step": best[-1]}}
+    (job.folder / "selection.json").write_text(json.dumps(content))
+
+
+def scored_after(tmp_path, before, change, *, steps, best=None):
+    """Whether a run that was scored with the settings ``before`` counts as scored after the change."""
+    job = job_of(tmp_path, before)
+    write_scores(job, steps)
+    if best is not None:
+        write_selection(job, best)
+    return is_scored(job_of(tmp_path, before | change), LANGUAGES)
+
+
+@pytest.mark.parametrize(
+    ("change", "scored"),
+    [
+        ({}, True),
+        ({"window": 3}, False),
+        ({"select_beam": 5}, False),
+        ({"select_beam": None}, False),  # that of the search, 5
+        ({"select": "low-resource"}, False),
+        ({"combine": "average"}, False),
+        ({"beam": 4}, False),
+        ({"length_penalty": 0.5}, False),
+    ],
+)
+def test_a_selected_model_is_scored_again_if_it_would_be_selected_otherwise(tmp_path, change, scored):
+    assert scored_after(tmp_path, SELECTS, change, steps=[40, 60], best=[40, 60]) is scored
+
+
+def test_a_selection_by_loss_translates_nothing_so_its_beam_does_not_matter(tmp_path):
+    by_loss = SELECTS | {"select": "loss"}
+    assert scored_after(tmp_path, by_loss, {"select_beam": 5}, steps=[40, 60], best=[40, 60])
+    assert not scored_after(tmp_path, by_loss, {"window": 3}, steps=[40, 60], best=[40, 60])
+
+
+def test_scores_of_another_window_than_the_selected_one_do_not_count(tmp_path):
+    assert not scored_after(tmp_path, SELECTS, {}, steps=[40, 60], best=[60, 80]), "stopped after selecting anew"
+    assert not scored_after(tmp_path, SELECTS, {}, steps=[40, 60], best=[20, 40])
+
+
+def test_a_selected_single_checkpoint_has_no_window(tmp_path):
+    single = SELECTS | {"combine": "last"}
+    assert scored_after(tmp_path, single, {"window": 3}, steps=[40], best=[40])
+
+
+def test_without_a_record_of_the_selection_a_run_is_scored_again(tmp_path):
+    assert not scored_after(tmp_path, SELECTS, {}, steps=[40, 60])
+
+
+@pytest.mark.parametrize(
+    ("before", "steps", "change", "scored"),
+    [
+        (COMBINES, [60, 80], {}, True),
+        (COMBINES, [60, 80], {"select_beam": 3}, True),  # nothing is selected
+        (COMBINES, [60, 80], {"window": 3}, False),
+        (COMBINES, [60, 80], {"window": 1}, False),
+        (COMBINES, [40, 60], {}, False),  # rota evaluate --step 60
+        (COMBINES | {"window": 4}, [20, 40, 60, 80], {}, True),
+        # The run has four checkpoints: more cannot be asked for.
+        (COMBINES | {"window": 9}, [20, 40, 60, 80], {}, True),
+        (COMBINES | {"window": 9}, [20, 40, 60, 80], {"window": 5}, True),
+        (COMBINES | {"window": 9}, [20, 40, 60, 80], {"window": 3}, False),
+        ({"combine": "last", "beam": 5}, [80], {"window": 2}, True),
+    ],
+)
+def test_a_combined_model_is_scored_again_with_another_number_of_checkpoints(tmp_path, before, steps, change, scored):
+    assert scored_after(tmp_path, before, change, steps=steps) is scored
+
+
+@pytest.mark.parametrize(("there", "scored"), [((60, 80), True), ((40, 60, 80), False)])
+def test_fewer_checkpoints_than_the_window_will_do_if_there_are_no_more(tmp_path, there, scored):
+    job = job_of(tmp_path, COMBINES | {"window": 4})
+    for step in there:
+        folder = job.folder / "checkpoints" / str(step)
+        folder.mkdir(parents=True)
+        (folder / "checkpoint.json").write_text(json.dumps({"format": 1, "step": step, "complete": True, "files": {}}))
+    write_scores(job, [60, 80])
+    assert is_scored(job, LANGUAGES) is scored
+
+
+def study_job(run, **evaluation):
+    about = json.loads((run / "run.json").read_text())
+    config = parse_config(about["config"] | {"evaluation": about["config"]["evaluation"] | evaluation})
+    return Job(run.parent.name, about["seed"], run, {}, config), set(about["data"]["sizes"])
+
+
+def test_the_published_records_count_as_scored_with_their_own_settings_alone():
+    runs = sorted(path.parent for path in STUDY.glob("*/*/seed-*/run.json"))
+    assert runs
+    assert all(is_scored(*study_job(run)) for run in runs)
+    assert not any(is_scored(*study_job(run, window=2)) for run in runs)
+    selected = [run for run in runs if (run / "selection.json").is_file()]
+    assert selected
+    assert not any(is_scored(*study_job(run, select_beam=5)) for run in selected)
