@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from rota.data.batches import make_stream
 from rota.data.prepare import Progress as PrepareProgress
 from rota.data.prepare import prepare as prepare_data
 from rota.data.store import Store
-from rota.evaluation.config import EvaluationConfig
+from rota.evaluation.config import Changes, EvaluationConfig
 from rota.evaluation.evaluate import Evaluation
 from rota.evaluation.evaluate import evaluate as evaluate_run
 from rota.evaluation.translations import Progress
@@ -205,14 +205,10 @@ def evaluate(
     *,
     split: Literal["dev", "test"] = "test",
     step: int | None = None,
-    select: str | None = None,
-    combine: str | None = None,
-    window: int | None = None,
-    beam: int | None = None,
-    select_beam: int | None = None,
     progress: Progress = lambda *_: None,
+    **changes: Unpack[Changes],
 ) -> Evaluation:
-    """Translate and score a run's test (or dev) sets; what is given takes the place of the settings in its config.
+    """Translate and score a run's test (or dev) sets; ``changes`` take the place of the settings in its config.
 
     ``select``: low-resource, macro, high-resource, loss or none. ``combine``: last, average or ensemble.
     """
@@ -224,9 +220,7 @@ def evaluate(
             f"{store.folder} holds other data than {run} was trained on; prepare those again, or train anew"
         )
     written = EvaluationConfig.model_validate(about["config"]["evaluation"])
-    config = written.changed(
-        select=select, combine=combine, window=window, step=step, beam=beam, select_beam=select_beam
-    )
+    config = written.changed(step=step, **changes)
     return evaluate_run(run, store, config, split=split, step=step, progress=progress)
 
 

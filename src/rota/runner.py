@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal, Unpack, cast
 
 from rich.logging import RichHandler
 
@@ -13,6 +13,7 @@ from rota import api, show
 from rota.analysis.policy_plot import plot_policy
 from rota.config import RunConfig, teacher_config
 from rota.data.store import Store
+from rota.evaluation.config import Changes
 from rota.evaluation.evaluate import Evaluation
 from rota.evaluation.policy import PolicyProbe, probe_checkpoint
 from rota.evaluation.translator import find_checkpoint, read_run
@@ -84,15 +85,7 @@ def _say_how_it_ended(loop: Loop, run: Path, again: str, stop: StopSignal, *, re
 
 
 def evaluate_with_display(
-    run: Path,
-    *,
-    split: str = "test",
-    step: int | None = None,
-    select: str | None = None,
-    combine: str | None = None,
-    window: int | None = None,
-    beam: int | None = None,
-    select_beam: int | None = None,
+    run: Path, *, split: str = "test", step: int | None = None, **changes: Unpack[Changes]
 ) -> Evaluation:
     """Scores of a run under a progress bar; options that are given take the place of the config's."""
     if split not in ("dev", "test"):
@@ -100,17 +93,7 @@ def evaluate_with_display(
     log_to_console()
     try:
         with show.progress_bar() as progress:
-            return api.evaluate(
-                run,
-                split=cast(Literal["dev", "test"], split),
-                step=step,
-                select=select,
-                combine=combine,
-                window=window,
-                beam=beam,
-                select_beam=select_beam,
-                progress=progress,
-            )
+            return api.evaluate(run, split=cast(Literal["dev", "test"], split), step=step, progress=progress, **changes)
     except KeyboardInterrupt:
         show.say("stopped; what has been translated is kept, and the same command goes on from there")
         raise SystemExit(128 + signal.SIGINT) from None

@@ -21,6 +21,7 @@ from rota.experiments.suite import load_suite
         ({"select": "macro"}, {}, ["--select", "none", "--combine", "last"]),
         ({}, {"select": "loss", "window": 2}, ["--select", "loss", "--combine", "ensemble", "--window", "2"]),
         ({}, {"window": 2, "select_beam": 2}, []),
+        ({}, {"length_penalty": 0.6}, ["--length-penalty", "0.6"]),
     ],
 )
 def test_a_run_is_scored_as_its_suite_says_now(tmp_path, before, now, options):

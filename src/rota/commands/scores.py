@@ -40,6 +40,12 @@ def evaluate(
     select_beam: Annotated[
         int | None, typer.Option(help="Beam size while selecting; by default as in the config, else the same.", min=1)
     ] = None,
+    length_penalty: Annotated[
+        float | None,
+        typer.Option(
+            help="A translation scores its log probability / length ** this. By default as in the config.", min=0
+        ),
+    ] = None,
     comet: Annotated[
         str | None,
         typer.Option(
@@ -65,6 +71,7 @@ def evaluate(
         window=window,
         beam=beam,
         select_beam=select_beam,
+        length_penalty=length_penalty,
     )
     if scorer is not None:
         evaluation = _with_comet(run, evaluation, scorer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self, TypedDict, Unpack, get_args
 
 from pydantic import Field, model_validator
 
@@ -10,6 +10,17 @@ from rota.settings import Settings
 
 Select = Literal["low-resource", "macro", "high-resource", "loss"]
 Combine = Literal["last", "average", "ensemble"]
+
+
+class Changes(TypedDict, total=False):
+    """What may take the place of a config's settings; ``None`` is not given, ``select="none"`` selects nothing."""
+
+    select: str | None
+    combine: str | None
+    window: int | None
+    beam: int | None
+    select_beam: int | None
+    length_penalty: float | None
 
 
 class EvaluationConfig(Settings):
@@ -54,33 +65,25 @@ class EvaluationConfig(Settings):
         """Checkpoints that one model is made of, if the run has as many."""
         return 1 if self.combine == "last" else self.window
 
-    def changed(
-        self,
-        *,
-        select: str | None = None,
-        combine: str | None = None,
-        window: int | None = None,
-        step: int | None = None,
-        beam: int | None = None,
-        select_beam: int | None = None,
-    ) -> Self:
-        """As options on the command line change it: ``None`` is not given, ``select="none"`` selects nothing.
+    def changed(self, *, step: int | None = None, **changes: Unpack[Changes]) -> Self:
+        """As options on the command line change it.
 
         A step names one model, so nothing is selected; where the selection changes, ``combine`` has its default again.
         """
+        given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
+        select = given.pop("select", None)
         _require("--select", select, (*get_args(Select), "none"))
-        _require("--combine", combine, get_args(Combine))
+        _require("--combine", given.get("combine"), get_args(Combine))
         if step is not None and select not in (None, "none"):
             raise ValueError(f"--step {step} names a checkpoint and --select {select} looks for one; give one of them")
         wanted = "none" if step is not None else select
         values = self.model_dump() | ({} if wanted is None else {"select": wanted, "combine": None})
-        options = {"combine": combine, "window": window, "beam": beam, "select_beam": select_beam}
-        given = {name: value for name, value in options.items() if value is not None}
         changed = type(self).model_validate(values | given)
-        if window is not None and changed.combine == "last":
-            raise ValueError(f"--window {window} is of several checkpoints; add --combine average or ensemble")
-        if select_beam is not None and changed.select is None:
-            raise ValueError(f"--select-beam {select_beam} is for selecting; add --select low-resource")
+        if "window" in given and changed.combine == "last":
+            several = f"--window {given['window']} is of several checkpoints"
+            raise ValueError(f"{several}; add --combine average or ensemble")
+        if "select_beam" in given and changed.select is None:
+            raise ValueError(f"--select-beam {given['select_beam']} is for selecting; add --select low-resource")
         return changed
 
 

@@ -94,7 +94,7 @@ def evaluate_command(job: Job) -> list[str]:
     """The run knows how it is to be scored; what has changed since it began is said."""
     before = read_run(job.folder)["config"]["evaluation"]
     now = job.config.evaluation.model_dump(mode="json")
-    changed = [key for key in ("select", "combine", "window", "beam", "select_beam") if before.get(key) != now[key]]
+    changed = [key for key in now if before.get(key) != now[key]]
     if "select" in changed:
         changed.append("combine")  # it would follow the selection
     pointless = {"window"} if now["combine"] == "last" else set()
