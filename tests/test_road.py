@@ -1,5 +1,6 @@
 """The whole road on a tiny generated corpus: prepare, train, evaluate, translate, from the shell and from Python."""
 
+import gzip
 import json
 
 import pytest
@@ -136,6 +137,18 @@ def test_the_display_of_a_resumed_run_knows_the_dev_losses_of_its_first_part(roa
     (start, none), (step, [dev_loss]) = told
     assert (start, none, step) == (0, [], 25)
     assert set(dev_loss) == {"lala", "lato"}
+
+
+def test_published_records_are_not_trained_over(road, project):
+    published = project / "published" / "small"
+    published.mkdir(parents=True)
+    for name in ("run.json", "validations.jsonl"):
+        (published / name).write_bytes((project / "runs" / "small" / name).read_bytes())
+    (published / "steps.jsonl.gz").write_bytes(gzip.compress((project / "runs" / "small" / "steps.jsonl").read_bytes()))
+    code, _, error = road("train", "small.yaml", "--run", "published/small")
+    assert code == 2
+    assert "published/small holds published records, without models to go on from" in error
+    assert len(list(read_record(published / "validations.jsonl"))) == 2
 
 
 def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_used(road, project):

@@ -227,6 +227,8 @@ def evaluate(
 def start_run(config: RunConfig, store: Store, sets: DevSets, run: Path) -> None:
     """Write what the run is, or make sure that the folder holds this very run."""
     about = describe(config, store) | {"measured": sets.sizes()}
+    if (run / "steps.jsonl.gz").exists():
+        raise ConfigError(f"{run} holds published records, without models to go on from; choose another folder")
     if (run / "run.json").exists():
         _same_run(read_run(run), about, run)
         return

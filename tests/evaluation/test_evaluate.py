@@ -200,6 +200,7 @@ def test_what_is_selected_is_an_ensemble_unless_the_config_says_otherwise():
     assert EvaluationConfig(select="none") == EvaluationConfig()
     assert EvaluationConfig(select="macro").changed(beam=1).combine == "ensemble"
     assert EvaluationConfig(select="macro", combine="average").changed(select="none").combine == "last"
+    assert EvaluationConfig().changed(length_penalty=0.5, beam=None).search == {"beam": 5, "length_penalty": 0.5}
 
 
 def test_windows_have_bounds():
