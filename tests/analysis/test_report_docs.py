@@ -9,6 +9,7 @@ from made_runs import SIZES, everywhere, make_run, make_suite, write_json
 from matplotlib.figure import Figure
 
 from rota.analysis.report import make_report
+from rota.experiments.paper import paper
 
 EMPTY = {"png": b"", "svg": "<svg></svg>"}
 DOCS = Path(__file__).parents[2] / "docs"
@@ -112,6 +113,13 @@ def test_every_file_that_the_table_of_the_papers_results_names_is_made(names):
     assert len(named) > 10
     assert [name for name in named if not name.startswith(("tables/", "figures/"))] == [], "with their folders"
     assert [pattern for pattern in named if not any(fnmatch(name, pattern) for name in names)] == []
+
+
+def test_the_command_for_the_tables_of_settings_runs_all_their_rows():
+    """A name that is a row and a table is the row alone."""
+    [rows] = re.findall(r"rota compare paper --rows '(.*?)'", doc("paper.md"))
+    wanted = {name for name, row in paper().rows.items() if row.table in ("tscl", "dqn")}
+    assert wanted | {"tscl", "dqn"} <= set(paper().choose(rows))
 
 
 @pytest.mark.parametrize("heading", ["Tables", "Figures"])
