@@ -153,6 +153,19 @@ def test_names_are_escaped(page):
     assert "<DQN>" not in text
 
 
+def test_rows_that_differ_in_the_warm_up_alone_have_names_of_their_own_for_a_narrow_screen(tmp_path):
+    rows = {"uniform": {"label": "Uniform", "warmup": "no"}, "warmed": {"label": "Uniform"}, "late": {"label": "Late"}}
+    make_suite(tmp_path / "suite", rows, seeds=[1])
+    for row in rows:
+        make_run(tmp_path / "suite" / row / "seed-1", scores={"chrf": everywhere(1.0)}, dev_losses={20: everywhere(1)})
+    text = make_report([tmp_path / "suite"], tmp_path / "report").page.read_text(encoding="utf-8")
+    for body in re.findall(r"<tbody>(.*?)</tbody>", text, flags=re.DOTALL):
+        cells = re.findall(r'<th scope="row">(.*?)</th>', body)
+        alone = [re.sub(r'<span class="beside">.*?</span>|<[^>]+>', "", cell) for cell in cells]
+        assert len(set(alone)) == len(alone), alone
+    assert '<span class="beside">Uniform</span><span class="alone">Uniform (10%)</span>' in text
+
+
 def test_the_summary_has_an_interval_for_every_difference(report):
     assert report[0].summary[0] == (
         "<DQN> & co (warm-up 10%) minus Uniform (warm-up 10%): dev loss 0.000 [0.000, 0.000]; "

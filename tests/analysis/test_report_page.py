@@ -14,9 +14,10 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
-    """Ten schedules with three seeds, two of them learned, one with a long name: as wide as tables get."""
+    """Ten schedules with three seeds: two learned, one with a long name, two that differ in the warm-up alone."""
     folder = tmp_path_factory.mktemp("made")
     rows = {f"row-{number}": {"label": f"Schedule {number}"} for number in range(8)}
+    rows["row-2"] = {"label": "Schedule 1", "warmup": "no"}
     rows |= {"tscl": {"label": "TSCL"}, "dqn": {"label": "DQN with a rather long name", "paper": "dqn/16000"}}
     make_suite(folder / "suite", rows, seeds=[1, 2, 3])
     for number, row in enumerate(rows):
@@ -100,6 +101,19 @@ def test_every_table_shows_its_first_column_in_letters_that_can_be_read(page, re
         assert abs(left) < 3, "it stays when the table is scrolled"
 
 
+@pytest.mark.parametrize("width", [390, 768, 1200])
+def test_rows_can_be_told_apart_when_their_table_is_scrolled(browser, report, width):
+    browser.open(report.page.as_uri(), width, "light")
+    tables = browser.run(
+        "[...document.querySelectorAll('.scroll')].filter(box => box.scrollWidth > box.clientWidth)"
+        ".map(box => [...box.querySelectorAll('tbody th')].map(cell => cell.innerText.trim()))"
+    )
+    assert tables
+    for names in tables:
+        assert len(set(names)) == len(names), names
+    assert {"Schedule 1", "Schedule 1 (10%)"} <= set(tables[0])
+
+
 CONTRAST = """
 (() => {
   const channels = colour => colour.match(/[\\d.]+/g).slice(0, 3).map(Number);
@@ -142,3 +156,17 @@ def test_it_prints(browser, report, tmp_path):
     assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)", (
         "also from a dark screen"
     )
+
+
+def test_no_table_is_wider_than_paper(browser, report):
+    """718 pixels are what A4 leaves between the margins."""
+    browser.open(report.page.as_uri(), 718, "light")
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    widths = browser.run(
+        "[...document.querySelectorAll('table')]"
+        ".map(one => [one.closest('[id]').id, one.getBoundingClientRect().width])"
+    )
+    assert len(widths) == len(report.tables)
+    assert [found for found in widths if found[1] > 718] == []
+    size = "parseFloat(getComputedStyle(document.querySelector('{}')).fontSize)"
+    assert browser.run(size.format(".paper")) < browser.run(size.format("td")), "small beside ours, also on paper"

@@ -135,7 +135,7 @@ def test_the_probes_nearest_to_the_papers_stages_are_shown(tmp_path):
 def test_relatives_have_related_colours_and_every_schedule_its_own_look():
     colours = language_colours(["az", "tr", "xx", "yy"])
     assert len(set(colours.values())) == 4
-    assert line_colours(["az", "tr"])["az"] == line_colours(["az", "tr"])["tr"] == colours["tr"]
+    assert line_colours(["az", "tr"])["az"] == line_colours(["az", "tr"])["tr"] == colours["az"]
     names = [str(number) for number in range(4 * len(SCHEDULES))]
     looks = schedule_looks(names)
     assert len({(look.colour, look.dash) for look in looks.values()}) == len(names)

@@ -75,6 +75,17 @@ def type_in(block, folder):
     return done.stdout
 
 
+def shown_after(command):
+    """The output on the page under the block that begins so."""
+    found = list(blocks(TUTORIAL))
+    [place] = [place for place, (_, content) in enumerate(found) if content.startswith(command)]
+    return found[place + 1][1]
+
+
+def without_numbers(text):
+    return re.sub(r"[+−]?\d+(\.\d+)?", "#", text)
+
+
 def test_the_numbers_that_this_test_makes_smaller_are_those_of_the_page():
     typed = "".join(content for kind, content in blocks(TUTORIAL) if kind in ("sh", "yaml"))
     assert [ours for ours in SMALLER if ours not in typed] == []
@@ -111,6 +122,9 @@ def test_every_block_of_the_tutorial_works_after_those_before_it(tmp_path):
     assert (tmp_path / "runs" / "my" / "selection.json").is_file()
     assert len(list((tmp_path / "runs" / "schedules").glob("*/seed-*/evals.jsonl"))) == 6
     assert (tmp_path / "report" / "index.html").is_file()
+    [said] = [output for block, output in printed.items() if block.startswith("rota report")]
+    assert without_numbers(said) == without_numbers(shown_after("rota report"))
+    assert said.count("2 seeds, too few for a verdict.") == 2
     assert (tmp_path / "models" / "my" / "README.md").is_file()
     assert "is trained: 20 steps" in printed["rota train my.yaml\n"], "the second time there is nothing to do"
     assert len(printed[list(printed)[-1]].splitlines()) == 6, "the folder, and five translations"

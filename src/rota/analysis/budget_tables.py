@@ -8,7 +8,7 @@ from rota.analysis.contrasts import Estimate, default_of
 from rota.analysis.measures import LOW, lowest_loss_step
 from rota.analysis.printed import STEPS, paper_row
 from rota.analysis.runs import MAIN_TABLES, Row, RunRecords, Study
-from rota.analysis.score_tables import NO_RUN
+from rota.analysis.score_tables import NO_RUN, name_cells
 from rota.analysis.table import Cell, Table
 
 Measure = Callable[[RunRecords], float | None]
@@ -50,7 +50,7 @@ def convergence_table(name: str, title: str, rows: Sequence[Row]) -> Table:
         for measure in measures.values():
             found = over_seeds(row, measure)
             cells += [Cell(_whole(found)), Cell(NO_RUN.text if found is None else f"{found.mean / steps:.0%}")]
-        lines.append([Cell(row.label), Cell(row.warmup), Cell(str(len(row.finished))), *cells, _paper_step(row)])
+        lines.append([*name_cells(row), Cell(str(len(row.finished))), *cells, _paper_step(row)])
         data += [_by_seed(row, name, measure) for name, measure in measures.items()]
     return Table(name, title, caption, columns, lines, data=[line for found in data for line in found])
 
@@ -103,7 +103,7 @@ def budget_table(study: Study, baseline: Row) -> Table:
         tokens, updates = over_seeds(row, _tokens), over_seeds(row, lambda run: run.history.updates)
         relative = NO_RUN.text if tokens is None or base is None else f"{tokens.mean / base.mean:.3f}"
         cells = [Cell(_whole(updates)), Cell(_whole(tokens)), Cell(relative)]
-        lines.append([Cell(row.label), Cell(row.warmup), Cell(str(len(row.finished))), *cells])
+        lines.append([*name_cells(row), Cell(str(len(row.finished))), *cells])
         data += _by_seed(row, "updates", lambda run: run.history.updates) + _by_seed(row, "target_tokens", _tokens)
     columns = ("schedule", "warm-up", "seeds", "updates", "target tokens", "relative")
     return Table("budgets", "Equal budgets", caption, columns, lines, data=data)
@@ -143,7 +143,7 @@ def cost_table(study: Study, baseline: Row) -> Table:
         wall, cpu = (over_seeds(row, _clock(name)) for name in ("wall", "cpu"))
         relative = NO_RUN.text if cpu is None or base is None else f"{cpu.mean / base.mean:.2f}"
         phases = [Cell(_minutes(over_seeds(row, _phase(name)))) for name in (*PHASES, "rest")]
-        head = [Cell(row.label), Cell(row.warmup), Cell(str(len(row.finished)))]
+        head = [*name_cells(row), Cell(str(len(row.finished)))]
         lines.append([*head, Cell(_minutes(wall)), Cell(_minutes(cpu)), Cell(relative), *phases])
         for name, measure in _cost_measures().items():
             data += _by_seed(row, name, measure)

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 
 from rota.types import Arm
 
-# Four hues of Okabe and Ito's palette, each in a strong tone (high-resource) and a light one (its relative).
+# As in the paper's figure (Section 5.3): a hue for each family, dark for the low-resource language and light for its
+# relative. The tones keep all eight apart for colour-blind readers, and the dark ones from a white and a dark page.
 FAMILIES = {
-    ("tr", "az"): ("#0072B2", "#7FC4EA"),
-    ("ru", "be"): ("#D55E00", "#F5B27F"),
-    ("pt", "gl"): ("#009E73", "#7FD6BC"),
-    ("cs", "sk"): ("#8F4A79", "#DDA6CB"),
+    ("az", "tr"): ("#B8480A", "#F5B04C"),  # orange
+    ("be", "ru"): ("#1060D0", "#66AEF5"),  # blue
+    ("gl", "pt"): ("#AB3592", "#E6BCD4"),  # purple
+    ("sk", "cs"): ("#20825A", "#7BE398"),  # green
 }
 NAMED = {arm: colour for arms, colours in FAMILIES.items() for arm, colour in zip(arms, colours, strict=True)}
-OTHERS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#666666")
+OTHERS = ("#1060D0", "#F5B04C", "#20825A", "#AB3592", "#66AEF5", "#B8480A", "#F0E442", "#666666")
 
 
 def language_colours(languages: Sequence[Arm]) -> dict[Arm, str]:
@@ -28,9 +29,9 @@ def language_colours(languages: Sequence[Arm]) -> dict[Arm, str]:
 
 
 def line_colours(languages: Sequence[Arm]) -> dict[Arm, str]:
-    """The same for lines, too thin for light tones: relatives share the strong one and differ by their dashes."""
-    strong = {arm: colours[0] for arms, colours in FAMILIES.items() for arm in arms}
-    return {arm: strong.get(arm, colour) for arm, colour in language_colours(languages).items()}
+    """The same for lines, too thin for light tones: relatives share the dark one and differ by their dashes."""
+    dark = {arm: colours[0] for arms, colours in FAMILIES.items() for arm in arms}
+    return {arm: dark.get(arm, colour) for arm, colour in language_colours(languages).items()}
 
 
 # Light page, dark page. Okabe and Ito's hues, the light ones darkened for white paper and the dark ones lightened.

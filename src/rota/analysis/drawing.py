@@ -111,11 +111,11 @@ def legend_below(figure: Figure, axes: Axes, columns: int = 2) -> None:
     figure.legend(handles, labels, loc="outside lower left", ncols=columns, handlelength=2.6)
 
 
-def language_legend(figure: Figure, axes: Axes) -> None:
-    """The legend of areas in the colours of languages: eight of them in a line."""
+def language_legend(figure: Figure, axes: Axes, columns: int = 8) -> None:
+    """The legend of areas in the colours of languages: the paper's eight in a line, or in two if they say more."""
     handles, labels = axes.get_legend_handles_labels()
     sizes = {"handlelength": 1.0, "handletextpad": 0.4, "columnspacing": 1.1}
-    figure.legend(handles, labels, loc="outside lower left", ncols=8, **sizes)
+    figure.legend(handles, labels, loc="outside lower left", ncols=columns, **sizes)
 
 
 def few_ticks(axes: Axes) -> None:

@@ -96,12 +96,17 @@ def _table(
     lines = []
     for row in rows:
         cells = [estimate_cell(row, *column, mark=found[column].get(row.name, "")) for column in columns]
-        lines.append([Cell(row.label), Cell(row.warmup), Cell(_seeds(row, columns)), *cells])
+        lines.append([*name_cells(row), Cell(_seeds(row, columns)), *cells])
     data = [numbers(row, baseline, *column) for row in rows for column in columns]
     if any(cell.paper for line in lines for cell in line):
         caption = f"{caption} {PAPER}"
     note = MARKS.format(baseline=baseline.title)
     return Table(name, title, caption, ("schedule", "warm-up", "seeds", *names), lines, note, data=data)
+
+
+def name_cells(row: Row) -> list[Cell]:
+    """The first two columns, schedule and warm-up; two rows may differ in the warm-up alone."""
+    return [Cell(row.label, alone=row.short), Cell(row.warmup)]
 
 
 def _seeds(row: Row, columns: Sequence[tuple[Metric, str]]) -> str:
@@ -145,7 +150,7 @@ def _differences(row: Row, baseline: Row, metric: Metric) -> list[Cell]:
     for group in GROUPS:
         pairs = max(pairs, len(by_pairs(row, baseline, metric, group)))
         cells += [Cell(difference(row, baseline, metric, group)), Cell(_could_see(row, baseline, metric, group))]
-    return [Cell(row.label), Cell(row.warmup), Cell(str(pairs)), *cells]
+    return [*name_cells(row), Cell(str(pairs)), *cells]
 
 
 def difference(row: Row, baseline: Row, metric: Metric, scope: str) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from rota.analysis.colours import language_colours
 from rota.analysis.drawing import INK, PAGE, Picture, canvas, finish, language_legend, percent_axis, step_axis
 from rota.analysis.runs import Row, RunRecords, Study
+from rota.analysis.summary import and_list, plural
 from rota.types import Arm, FloatArray
 
 
@@ -18,9 +19,14 @@ def in_family_order(run: RunRecords) -> list[Arm]:
     return [*known, *(arm for arm in run.sizes if arm not in known)]
 
 
+def counted(row: Row) -> list[RunRecords]:
+    """The finished runs, as in the tables: half a run has more of the warm-up. Where none is, what there is."""
+    return list(row.finished.values()) or [run for run in row.runs.values() if run.history.updates]
+
+
 def mean_shares(row: Row) -> dict[Arm, float]:
     """Share of the tokens by language, mean over seeds."""
-    shares = [run.history.overall for run in row.runs.values() if run.history.updates]
+    shares = [run.history.overall for run in counted(row)]
     return {arm: float(np.mean([found[arm] for found in shares])) for arm in shares[0]} if shares else {}
 
 
@@ -32,7 +38,8 @@ def proportions(study: Study, rows: Sequence[Row]) -> Picture:
         "1/K each": dict.fromkeys(run.sizes, 1 / len(run.sizes)),
         "as in the corpus": {arm: size / total for arm, size in run.sizes.items()},
     }
-    bars |= {row.short: mean_shares(row) for row in rows if mean_shares(row)}
+    bars |= {row.short: mean_shares(row) for row in rows if counted(row)}
+    begun = [row.short for row in rows if counted(row) and not row.finished]
     languages, colours = in_family_order(run), language_colours(in_family_order(run))
     with canvas(1.3 + 0.3 * len(bars)) as (figure, [axes]):
         left = np.zeros(len(bars))
@@ -51,11 +58,16 @@ def proportions(study: Study, rows: Sequence[Row]) -> Picture:
         percent_axis(axes.xaxis)
         language_legend(figure, axes)
         caption = (
-            "Proportions of data seen during training, mean over seeds. Above the line two references: every language "
-            "the same, and the corpus. Related languages have related colours, the smaller relative the lighter one."
+            f"Proportions of data seen during training, mean over the finished runs. {_none_finished(begun)}"
+            "Above the line two references: every language the same, and the corpus. Related languages have related "
+            "colours, as in the paper: the low-resource one is dark, its relative light."
         )
-        alt = "Stacked bars of language shares. " + "; ".join(map(_spoken, bars, bars.values()))
+        alt = f"Stacked bars of language shares. {_none_finished(begun)}" + "; ".join(map(_spoken, bars, bars.values()))
         return finish(figure, name="proportions", title="What each schedule trained on", caption=caption, alt=alt)
+
+
+def _none_finished(names: Sequence[str]) -> str:
+    return f"Of {and_list(names)} no run is finished, so that what there is counts. " if names else ""
 
 
 def _on(colour: str) -> str:
@@ -69,35 +81,33 @@ def _spoken(name: str, shares: dict[Arm, float]) -> str:
 
 
 def evolution(row: Row) -> Picture:
-    """Stacked areas of the language shares in windows, mean over seeds."""
-    runs = [run for run in row.runs.values() if run.history.updates]
+    """Stacked areas of the language shares in windows, mean over seeds; the legend has those of the whole run."""
+    runs, overall = counted(row), mean_shares(row)
     languages = in_family_order(runs[0])
     colours = language_colours(languages)
     ends = runs[0].history.ends
     shares = {arm: mean_over([run.history.shares[arm] for run in runs]) for arm in languages}
     steps = np.concatenate([[0.0], ends])
     levels = [np.concatenate([share[:1], share]) for share in shares.values()]
-    with canvas(3.0) as (figure, [axes]):
+    labels = [f"{arm} {overall[arm]:.1%}" for arm in languages]
+    with canvas(3.15) as (figure, [axes]):
         axes.stackplot(
-            steps, levels, labels=languages, colors=list(colours.values()), step="pre", edgecolor=PAGE, linewidth=0.2
+            steps, levels, labels=labels, colors=list(colours.values()), step="pre", edgecolor=PAGE, linewidth=0.2
         )
         axes.set(xlim=(0, ends[-1]), ylim=(0, 1), ylabel="share of the target tokens")
         step_axis(axes)
         percent_axis(axes.yaxis)
         axes.grid(visible=False)
-        language_legend(figure, axes)
+        language_legend(figure, axes, columns=4)
         window = ends[-1] / len(ends)
         caption = (
             f"Which languages {row.title} chose, in windows of {window:,.0f} steps (1,000 of 150,000 in the paper), "
-            f"mean over {_count(len(runs), 'seed')}."
+            f"mean over {plural(len(runs), 'finished run' if row.finished else 'unfinished run')}. In the legend: the "
+            "share over all steps."
         )
-        alt = f"Stacked areas over the steps of {row.title}; over the whole run {_spoken('', mean_shares(row))[2:]}"
+        alt = f"Stacked areas over the steps of {row.title}; over all steps {_spoken('', overall)[2:]}"
         title = f"Evolution of the policy: {row.short}"
         return finish(figure, name=f"evolution-{row.name}", title=title, caption=caption, alt=alt)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def mean_over(curves: Sequence[FloatArray]) -> FloatArray:

@@ -12,11 +12,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Cell:
-    """What stands in one place: the text, a significance mark, and the paper's number if it has one."""
+    """What stands in one place: the text, a significance mark, and the paper's number if it has one.
+
+    ``alone``: the text of a first column on a narrow screen, where the next ones scroll out of sight.
+    """
 
     text: str
     mark: str = ""
     paper: str = ""
+    alone: str = ""
 
 
 @dataclass(frozen=True)
@@ -146,4 +150,11 @@ def _side(index: int, table: Table) -> str:
 def _html_cell(cell: Cell) -> str:
     mark = f"<sup>{html.escape(cell.mark)}</sup>" if cell.mark else ""
     paper = f'<span class="paper">paper {html.escape(cell.paper)}</span>' if cell.paper else ""
-    return f"{html.escape(cell.text)}{mark}{paper}"
+    return f"{_html_text(cell)}{mark}{paper}"
+
+
+def _html_text(cell: Cell) -> str:
+    text = html.escape(cell.text)
+    if cell.alone in ("", cell.text):
+        return text
+    return f'<span class="beside">{text}</span><span class="alone">{html.escape(cell.alone)}</span>'
