@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from rota.bench.limit import matrices, matrices_of_piece, products
 from rota.bench.spending import PRODUCTS, REST, kind_of
+from rota.bench.streams import shares_of_updates
 from rota.bench.teaching import learning_flops, teacher_config
 from rota.bench.work import forward_flops, make_student, padding, random_batch, update_flops
 from rota.student.transformer import Shape
@@ -93,6 +94,12 @@ def seen_products(work):
 def test_padding_is_the_empty_share_of_the_rectangles():
     assert padding([np.array([2, 4]), np.array([3, 3])]) == pytest.approx(2 / 14)
     assert padding([np.array([3, 3])]) == 0
+
+
+def test_a_stream_takes_its_share_of_drawing_and_training_after_the_first_update():
+    batches = [one_sentence(3, 2)] * 4
+    # Two tokens at two millionths of a million tokens a second take a second; updates of 1 and 3 follow the first.
+    assert shares_of_updates(batches, [9.0, 1.0, 3.0], 2e-6) == pytest.approx([1 / 2, 1 / 4])
 
 
 def test_random_sentences_fill_the_budget():
