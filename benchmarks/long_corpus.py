@@ -5,7 +5,8 @@
 The text of eight languages of unequal size is written. ``--compare`` pairs (0: none) are prepared by one process and by
 two, in turn, and once with an interruption: all must give the same data. Then ``--pairs`` are prepared by ``rota
 prepare`` and interrupted by SIGTERM when half is encoded; the same command goes on, and ``rota train`` makes some
-updates on mixed batches. 20 million pairs take 8 GB of disk, which are free again at the end.
+updates on mixed batches. 20 million pairs take 8 GB of disk, which are free again at the end. The exit code is not 0 if
+data differ, memory exceeds 4 GB or training fails.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ CHUNK = 100_000  # sentences written at once
 REPEATED = 0.01  # of the pairs of a chunk stand in it twice, for cleaning to find
 WORDS = 30_000
 HELD_OUT = 500
+MEMORY = 4096  # MB that all processes together may take
 CONSONANTS, VOWELS = "bdfghjklmnprstvz", "aeiou"
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 
@@ -49,7 +51,22 @@ def main() -> int:
         found["long"] = long_run(scratch / "long", arguments.pairs, arguments.steps)
     if arguments.json:
         arguments.json.write_text(json.dumps(found, indent=1) + "\n")
-    return 0 if found["long"]["same"] and found["long"]["memory"] < 4096 else 1
+    wrong = problems(found)
+    for problem in wrong:
+        print(f"failed: {problem}")
+    return 1 if wrong else 0
+
+
+def problems(found: dict[str, Any]) -> list[str]:
+    """What did not go as it should; nothing, if all is well."""
+    run = found["long"]
+    checks = {
+        "one process, two, and an interruption gave different data": found.get("compare", {"same": True})["same"],
+        "cleaning did not find the pairs that were written twice, or lost others": run["same"],
+        f"peak memory of {run['memory']:,.0f} MB, {MEMORY:,} allowed": run["memory"] < MEMORY,
+        f"rota train ended with code {run['training']['code']}": run["training"]["code"] == 0,
+    }
+    return [problem for problem, passed in checks.items() if not passed]
 
 
 def parse() -> argparse.Namespace:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 from rich.console import Console, Group
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
@@ -24,6 +28,12 @@ from rota.training.simulate import SimulationResult
 
 # Text of users goes through these: "[/b]" in a sentence or a path is no markup.
 console = Console(markup=False, emoji=False, highlight=False)
+
+Progress = Callable[[str, int, int | None], None]
+"""Called as ``progress(stage, done, total)``; the total is ``None`` while it is not known."""
+
+LINE_SECONDS = 30.0
+"""Between two lines of progress where there is no terminal: in a file, a pipe, the log of a cluster."""
 
 
 def program() -> str:
@@ -40,10 +50,16 @@ def say(message: str) -> None:
 
 
 @contextmanager
-def progress_bar() -> Iterator[Callable[[str, int, int | None], None]]:
-    """A function ``(stage, done, total)`` that draws one bar for each stage."""
+def progress_bar() -> Iterator[Progress]:
+    """A function that draws one bar for each stage, or, where there is no terminal, says a line now and then."""
+    with _bars() if console.is_terminal else _lines() as report:
+        yield report
+
+
+@contextmanager
+def _bars() -> Iterator[Progress]:
     columns = (TextColumn("{task.description:<24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
+    with Bars(*columns, console=console) as bars:
         tasks: dict[str, int] = {}
 
         def report(stage: str, done: int, total: int | None) -> None:
@@ -54,6 +70,30 @@ def progress_bar() -> Iterator[Callable[[str, int, int | None], None]]:
         yield report
         for task in bars.tasks:
             bars.update(task.id, total=task.completed or 1, completed=task.completed or 1)
+
+
+@contextmanager
+def _lines() -> Iterator[Progress]:
+    """From a thread of its own: a stage may take minutes without a report. Short work says nothing."""
+    began, over = time.monotonic(), threading.Event()
+    heard: list[str] = []
+
+    def report(stage: str, done: int, total: int | None) -> None:
+        counted = f": {done:,}" if done or total else ""  # of work that cannot be counted the stage is all there is
+        heard[:] = [stage + counted + (f" of {total:,}" if total else "")]
+
+    def speak() -> None:
+        while not over.wait(LINE_SECONDS):
+            for line in heard:
+                say(f"{line}, {timedelta(seconds=round(time.monotonic() - began))} so far")
+
+    thread = threading.Thread(target=speak, daemon=True)
+    thread.start()
+    try:
+        yield report
+    finally:
+        over.set()
+        thread.join()
 
 
 def data_table(store: Store) -> Group:

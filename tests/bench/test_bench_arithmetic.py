@@ -3,17 +3,20 @@
 import importlib
 import json
 import statistics
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from rota.bench.limit import product_shapes
+from rota.bench.limit import matrices, matrices_of_piece, products
 from rota.bench.spending import PRODUCTS, REST, kind_of
+from rota.bench.streams import shares_of_updates
 from rota.bench.teaching import learning_flops, teacher_config
-from rota.bench.work import forward_flops, padding, random_batch, update_flops
+from rota.bench.work import forward_flops, make_student, padding, random_batch, update_flops
 from rota.student.transformer import Shape
 from rota.teachers.dqn_config import DQNConfig
 from rota.types import Batch
@@ -41,14 +44,62 @@ def test_operations_of_a_sentence_are_those_of_its_matrix_products():
 
 
 def test_the_limit_multiplies_what_the_model_multiplies_apart_from_attention():
-    products = sum(2 * rows * inner * outer * count for rows, inner, outer, count in product_shapes(SHAPE, 2))
-    attention = 2 * (4 + 4 + 4) * 8
-    assert products == forward_flops(SHAPE, one_sentence(2, 2)) - attention
+    found = matrices_of_piece(SHAPE, 3, 2)
+    attention = 2 * (9 + 4 + 6) * 8
+    forward = forward_flops(SHAPE, one_sentence(3, 2)) - attention
+    assert sum(matrix.times * matrix.flops for matrix in found) == forward
+    assert sum(len(products(matrix)) * matrix.times * matrix.flops for matrix in found) == 3 * forward
+
+
+def test_the_limit_has_the_rows_of_the_pieces_and_of_the_chunks_of_the_loss():
+    student = make_student("tiny", 9_000)
+    batch = random_batch(np.random.default_rng(0), 9_000, 4_000)
+    pieces = [(len(piece.source), len(piece.target)) for _, _, piece in student._pieces(batch)]
+    assert len(pieces) == 3
+    found = matrices(student, batch)
+    widened = [matrix.rows for matrix in found if (matrix.inner, matrix.outer) == (128, 384)]
+    assert widened == [rows for piece in pieces for rows in piece]
+    output = [(matrix.rows, matrix.times) for matrix in found if matrix.outer == 9_000]
+    chunk = 2**22 // 9_000  # rows whose logits the loss holds at once
+    assert output == [part for _, rows in pieces for part in ((chunk, rows // chunk), (rows % chunk, 1))]
+
+
+def test_the_limit_multiplies_operands_that_lie_as_in_training():
+    """Every product of layers and loss in an update has its twin, as often, with the same shapes and transposes."""
+    student = make_student("tiny", 300)
+    batch = random_batch(np.random.default_rng(0), 300, 200)
+    update, limit = seen_products(lambda: student.update([batch])), Counter()
+    for matrix in matrices(student, batch):
+        for product in products(matrix):
+            limit.update(dict.fromkeys(seen_products(product), matrix.times))
+    assert limit == update
+
+
+def seen_products(work):
+    """Shapes and transposes of the operands of all products of two matrices, and how often each came."""
+    found = Counter()
+
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(self, called, types, args=(), kwargs=None):
+            if called._schema.name in ("aten::mm", "aten::addmm", "aten::addmm_"):
+                left, right = args[-2:]
+                found[(*((tuple(each.shape), each.is_contiguous()) for each in (left, right)),)] += 1
+            return called(*args, **(kwargs or {}))
+
+    with Seen():
+        work()
+    return found
 
 
 def test_padding_is_the_empty_share_of_the_rectangles():
     assert padding([np.array([2, 4]), np.array([3, 3])]) == pytest.approx(2 / 14)
     assert padding([np.array([3, 3])]) == 0
+
+
+def test_a_stream_takes_its_share_of_drawing_and_training_after_the_first_update():
+    batches = [one_sentence(3, 2)] * 4
+    # Two tokens at two millionths of a million tokens a second take a second; updates of 1 and 3 follow the first.
+    assert shares_of_updates(batches, [9.0, 1.0, 3.0], 2e-6) == pytest.approx([1 / 2, 1 / 4])
 
 
 def test_random_sentences_fill_the_budget():

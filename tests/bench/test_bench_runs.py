@@ -57,6 +57,13 @@ def test_shares_of_the_time_add_up_to_the_whole():
 def test_the_streams_are_measured_beside_an_update(data):
     rows = found(Piece("data", "tiny", 100, 400, 1, 2, data=str(data)))
     assert 0 < rows["share of a training update"].value < 50
+    assert 0 < rows["share of a training update, by wall time"].value < 90
+    for arm in ("one language", "all languages mixed"):
+        by_wall, by_processor = (
+            rows[f"{arm}, target tokens a second of {clock} time"] for clock in ("wall", "processor")
+        )
+        assert by_wall.value > 0
+        assert (by_wall.goal, by_processor.goal) == (None, "at least 2")
     assert 0 <= rows["padding inside attention, target"].value < 100
 
 
@@ -66,6 +73,7 @@ def test_a_static_teacher_costs_next_to_nothing_and_rotation_less_than_the_whole
     rows = {name: found(Piece("teachers", "tiny", 100, 400, 1, 1, name, str(data))) for name in teachers}
     assert rows["uniform"][what].ratio is None
     assert rows["uniform"][what].value < rows["dqn"][what].value
+    assert rows["uniform"][f"{what}, by wall time"].value < rows["dqn"][f"{what}, by wall time"].value
     predicted = {name: rows[name]["predicted from operations"].value for name in teachers}
     assert predicted["uniform"] == 0
     assert 0 < predicted["dqn, refresh 1/5"] < predicted["dqn"]

@@ -1,5 +1,7 @@
 """Cleaning: every pair is kept or counted under one reason."""
 
+from collections.abc import Set
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,6 +61,29 @@ def test_english_of_any_dev_or_test_set_is_kept_out_of_all_training_text():
     pairs = [(source, "this IS  the very one."), (source, "Four words are short"), (source, "This is the very one")]
     assert list(cleaner.clean_train("az", pairs)) == pairs[1:]
     assert cleaner.counts["az"]["train"]["English in dev or test"] == 1
+
+
+def test_what_other_cleaners_guard_is_looked_up_and_never_copied():
+    """A copy for each training text would take time that grows with the square of the languages."""
+
+    class Guard(Set):
+        def __init__(self, digests):
+            self._digests = frozenset(digests)
+
+        def __contains__(self, digest):
+            return digest in self._digests
+
+        def __iter__(self):
+            raise AssertionError("the guard was copied")
+
+        def __len__(self):
+            return len(self._digests)
+
+    other = Cleaner(CleaningConfig())
+    list(other.clean_held_out("tr", "dev", [("x", "This is the very one.")]))
+    cleaner = Cleaner(CleaningConfig(), Guard(other.guard))
+    pairs = [("bu həmin cümlədir", "This is the very one."), ("bu başqasıdır", "This is quite another one.")]
+    assert list(cleaner.clean_train("az", pairs)) == pairs[1:]
 
 
 def test_the_leak_guard_begins_at_the_words_it_is_told():

@@ -1,10 +1,15 @@
-"""Training beside the limit: the machine's own float32 matrix products, of the model's shapes, in the same process."""
+"""Training beside the limit: the machine's own float32 matrix products, of the model's shapes, in the same process.
+
+N rows of a piece, I and O numbers in a row before and after a matrix.
+"""
 
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,7 +18,23 @@ from rota.bench.pieces import Piece
 from rota.bench.rows import Row, row
 from rota.bench.work import Seconds, make_student, random_batch, timed, update_flops
 from rota.student.loss import CHUNK_LOGITS, CHUNK_ROWS
+from rota.student.nmt import NMT
 from rota.student.transformer import Shape
+from rota.types import Batch
+
+
+class Matrix(NamedTuple):
+    """A weight matrix of the model, O x I, and the rows of one piece that go through it."""
+
+    rows: int
+    inner: int
+    outer: int
+    times: int  # matrices of this size that as many rows go through
+
+    @property
+    def flops(self) -> float:
+        """Of one product; the way forward and each of the two products of the way back have the same number."""
+        return 2.0 * self.rows * self.inner * self.outer
 
 
 def measure(piece: Piece) -> list[Row]:
@@ -23,10 +44,10 @@ def measure(piece: Piece) -> list[Row]:
     shape, rng = student.network.shape, np.random.default_rng(0)
     batches = [random_batch(rng, piece.vocabulary, piece.tokens) for _ in range(piece.repetitions)]
     student.update(batches[:1])
-    limits, runs = [product_speed(shape, piece.tokens)], []
+    limits, runs = [product_speed(matrices(student, batches[0]))], []
     for batch in batches:
         runs.append(timed(partial(student.update, [batch])))
-        limits.append(product_speed(shape, piece.tokens))
+        limits.append(product_speed(matrices(student, batch)))
     between = [tuple(map(statistics.mean, zip(*pair, strict=True))) for pair in pairwise(limits)]
     speeds = [update_flops(shape, batch) for batch in batches]
     walls = [flops / run.wall / limit[0] for flops, run, limit in zip(speeds, runs, between, strict=True)]
@@ -55,39 +76,66 @@ def _rows(
     ]
 
 
-def product_shapes(shape: Shape, tokens: int) -> list[tuple[int, int, int, int]]:
-    """Rows, inner and outer size, and how often an update has such a product: projections, feed-forward, output."""
-    width, hidden, layers = shape.width, shape.feedforward, shape.encoder_layers + shape.decoder_layers
-    rows = min(tokens, max(CHUNK_ROWS, CHUNK_LOGITS // shape.vocabulary))
+def matrices(student: NMT, batch: Batch) -> list[Matrix]:
+    """Those of all pieces in which the student trains on the batch."""
+    pieces = (piece for _, _, piece in student._pieces(batch))
     return [
-        (tokens, width, 3 * width, shape.encoder_layers + shape.decoder_layers),
-        (tokens, width, width, shape.encoder_layers + 3 * shape.decoder_layers),
-        (tokens, width, 2 * width, shape.decoder_layers),
-        (tokens, width, hidden, layers),
-        (tokens, hidden, width, layers),
-        (rows, width, shape.vocabulary, max(1, round(tokens / rows))),
+        matrix
+        for piece in pieces
+        for matrix in matrices_of_piece(student.network.shape, len(piece.source), len(piece.target))
     ]
 
 
-def product_speed(shape: Shape, tokens: int, rounds: int = 2) -> tuple[float, float]:
-    """Operations a second of wall and of processor time, each shape as often as the model has it."""
+def matrices_of_piece(shape: Shape, source: int, target: int) -> list[Matrix]:
+    """What so many source and target tokens go through; the output matrix sees as many rows as the loss takes."""
+    width, hidden = shape.width, shape.feedforward
+    chunk = max(CHUNK_ROWS, CHUNK_LOGITS // shape.vocabulary)
+    chunks, rest = divmod(target, chunk)
+    # For a layer of each side: its own projections, what attention found, and the feed-forward block.
+    sides = ((source, shape.encoder_layers, 1), (target, shape.decoder_layers, 3))
+    layers = [
+        Matrix(rows, *size)
+        for rows, layers, squares in sides
+        for size in (
+            (width, 3 * width, layers),
+            (width, width, layers * squares),
+            (width, hidden, layers),
+            (hidden, width, layers),
+        )
+    ]
+    output = [Matrix(rows, width, shape.vocabulary, times) for rows, times in ((chunk, chunks), (rest, 1))]
+    memory = Matrix(source, width, 2 * width, shape.decoder_layers)
+    return [matrix for matrix in (*layers, memory, *output) if matrix.rows and matrix.times]
+
+
+def products(matrix: Matrix) -> list[Callable[[], torch.Tensor]]:
+    """The way forward, the gradient of the rows and that of the matrix, each from operands that lie as in training."""
+    rows_NI, weight_OI = torch.rand(matrix.rows, matrix.inner), torch.rand(matrix.outer, matrix.inner)
+    gradient_NO, to_weight_OI = torch.rand(matrix.rows, matrix.outer), torch.empty(matrix.outer, matrix.inner)
+    result_NO, to_rows_NI = torch.empty_like(gradient_NO), torch.empty_like(rows_NI)
+    return [
+        partial(torch.mm, rows_NI, weight_OI.t(), out=result_NO),
+        partial(torch.mm, gradient_NO, weight_OI, out=to_rows_NI),
+        partial(torch.mm, gradient_NO.t(), rows_NI, out=to_weight_OI),
+    ]
+
+
+def product_speed(found: Sequence[Matrix]) -> tuple[float, float]:
+    """Operations a second of wall and of processor time: forward and back through each matrix, as often as it is there.
+
+    The products inside attention are not timed: they are few, and small ones are slower, so the limit is not lower.
+    """
     flops, wall, processor = 0.0, 0.0, 0.0
-    for rows, inner, outer, count in product_shapes(shape, tokens):
-        left, right = torch.randn(rows, inner), torch.randn(inner, outer)
-        result = torch.empty(rows, outer)
-        torch.mm(left, right, out=result)
-
-        def repeat(
-            left: torch.Tensor = left,
-            right: torch.Tensor = right,
-            result: torch.Tensor = result,
-            times: int = rounds * count,
-        ) -> None:
-            for _ in range(times):
-                torch.mm(left, right, out=result)
-
-        seconds = timed(repeat)
-        flops += 2.0 * rows * inner * outer * rounds * count
-        wall += seconds.wall
-        processor += seconds.processor
+    for matrix in found:
+        for product in products(matrix):
+            product()
+            seconds = timed(partial(_repeat, product, matrix.times))
+            flops += matrix.times * matrix.flops
+            wall += seconds.wall
+            processor += seconds.processor
     return flops / wall, flops / processor
+
+
+def _repeat(product: Callable[[], object], times: int) -> None:
+    for _ in range(times):
+        product()

@@ -62,15 +62,20 @@ def _pieces(name: str, presets: Sequence[str], threads: Sequence[int], *, data: 
     tokens, vocabulary, repetitions = (300, 500, 2) if quick else (4_000, 8_000, 7)
     if name == "memory":
         sizes = ((tokens, vocabulary),) if quick else SIZES
+        # Threads share the memory of their process: more of them change next to nothing.
         return [Piece(name, preset, *size, threads[0], 3) for preset in presets for size in sizes]
     if name in ("limit", "time"):
         rounds = repetitions if name == "limit" else min(repetitions, 3)
         return [Piece(name, preset, tokens, vocabulary, count, rounds) for preset in presets for count in threads]
     if name == "data":
-        return [Piece(name, presets[0], tokens, vocabulary, threads[0], repetitions, data=data)]
+        return [Piece(name, presets[0], tokens, vocabulary, count, repetitions, data=data) for count in threads]
     batch = tokens if quick else 8_000  # the paper's smallest
     rounds = min(repetitions, 5)
-    return [Piece(name, presets[0], batch, vocabulary, threads[0], rounds, teacher, data) for teacher in TEACHERS]
+    return [
+        Piece(name, presets[0], batch, vocabulary, count, rounds, teacher, data)
+        for teacher in TEACHERS
+        for count in threads
+    ]
 
 
 def _check(names: Sequence[str], presets: Sequence[str], threads: Sequence[int]) -> None:

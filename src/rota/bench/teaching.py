@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Mapping
 from functools import partial
 from itertools import pairwise
 
@@ -12,7 +13,7 @@ import torch
 from rota.bench.generated import open_data
 from rota.bench.pieces import Piece
 from rota.bench.rows import Row, row
-from rota.bench.work import forward_flops, make_student, timed, update_flops
+from rota.bench.work import CLOCKS, forward_flops, make_student, timed, update_flops
 from rota.data.batches import make_stream
 from rota.data.store import Store
 from rota.student.nmt import NMT
@@ -38,7 +39,7 @@ def teacher_config(name: str) -> TeacherConfig:
 
 
 def measure(piece: Piece) -> list[Row]:
-    """Updates and observations in turn, all in processor time."""
+    """Updates and observations in turn; shares by processor time and by wall time."""
     torch.set_num_threads(piece.threads)
     store = open_data(piece)
     assert piece.teacher is not None
@@ -48,21 +49,29 @@ def measure(piece: Piece) -> list[Row]:
     lesson.observe()
     lesson.observe()
     student.update([next(streams[0])])
-    measured, predicted = [], []
+    measured: dict[str, list[float]] = {clock: [] for clock in CLOCKS}
+    predicted = []
     for number in range(piece.repetitions):
         batches = [next(streams[(number + turn) % len(streams)]) for turn in range(UPDATES)]
-        updating = sum(timed(partial(student.update, [batch])).processor for batch in batches)
-        shape = student.network.shape
-        update = statistics.mean(update_flops(shape, batch) for batch in batches)
-        measured.append(100 * lesson.share(timed(lesson.observe).processor, updating / UPDATES))
-        predicted.append(100 * lesson.share(lesson.flops(), update))
-    about = (piece.benchmark, piece.setting)
-    ratio = statistics.median(measured) / statistics.median(predicted) if max(predicted) else None
+        updates = [timed(partial(student.update, [batch])) for batch in batches]
+        observing = timed(lesson.observe)
+        for clock, shares in measured.items():
+            update = statistics.mean(getattr(each, clock) for each in updates)
+            shares.append(100 * lesson.share(getattr(observing, clock), update))
+        operations = statistics.mean(update_flops(student.network.shape, batch) for batch in batches)
+        predicted.append(100 * lesson.share(lesson.flops(), operations))
+    return _rows(piece, measured, predicted)
+
+
+def _rows(piece: Piece, measured: Mapping[str, list[float]], predicted: list[float]) -> list[Row]:
+    about, expected = (piece.benchmark, piece.setting), statistics.median(predicted)
     goal = "about 0" if piece.teacher == "uniform" else None
-    return [
-        row(*about, "share of the run, decisions and observations", measured, "%", ratio=ratio, goal=goal),
-        row(*about, "predicted from operations", predicted, "%"),
-    ]
+    rows = []
+    for clock, shares in measured.items():
+        ratio = statistics.median(shares) / expected if expected else None
+        what = f"share of the run, decisions and observations{CLOCKS[clock]}"
+        rows.append(row(*about, what, shares, "%", ratio=ratio, goal=goal if clock == "processor" else None))
+    return [*rows, row(*about, "predicted from operations", predicted, "%")]
 
 
 class Lesson:

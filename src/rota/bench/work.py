@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -23,6 +24,10 @@ FIRST_WORD = 4  # below are the special symbols
 class Seconds:
     wall: float
     processor: float  # of all threads of this process
+
+
+CLOCKS: Final = {"processor": "", "wall": ", by wall time"}
+"""The clocks of :class:`Seconds`, and how a row is marked that is of each."""
 
 
 def timed(work: Callable[[], object]) -> Seconds:

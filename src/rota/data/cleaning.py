@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import islice
 from typing import Annotated, Final
 
@@ -40,12 +40,14 @@ class CleaningConfig(Settings):
 class Cleaner:
     """Cleans text as it streams by. All dev and test sets must have passed before the first training text.
 
-    ``guard`` is what cleaners of other dev and test sets have collected under that name.
+    ``guard`` is what cleaners of other dev and test sets have collected under that name. It is not copied: every
+    training text has a cleaner of its own, and with as many dev sets the copies would be the square of the languages.
     """
 
-    def __init__(self, config: CleaningConfig, guard: Collection[bytes] = ()) -> None:
+    def __init__(self, config: CleaningConfig, guard: Set[bytes] = frozenset()) -> None:
         self._config = config
-        self.guard = set(guard)  # digests of the English that must not be in training text
+        self._others = guard
+        self.guard: set[bytes] = set()  # digests of the English of this cleaner's own dev and test sets
         self._counts: dict[Arm, dict[Split, dict[str, int]]] = {}
 
     @property
@@ -108,7 +110,8 @@ class Cleaner:
         return any(text.count(" ") >= limit and len(text.split()) > limit for text in (source, english))
 
     def _leaks(self, english: str) -> bool:
-        return digest(" ".join(english.casefold().split())) in self.guard
+        found = digest(" ".join(english.casefold().split()))
+        return found in self._others or found in self.guard
 
 
 def chunks(pairs: Iterable[Pair], size: int = CHUNK) -> Iterator[list[Pair]]:

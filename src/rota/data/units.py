@@ -52,7 +52,7 @@ class Workshop:
     def _clean(self, unit: Unit, tell: Tell) -> None:
         text = self._corpus[unit.arm][unit.split]
         train = unit.split == "train"
-        cleaner = Cleaner(self._recipe.cleaning, self._guard if train else ())
+        cleaner = Cleaner(self._recipe.cleaning, self._guard if train else frozenset())
         pairs = text.read()
         kept = cleaner.clean_train(unit.arm, pairs) if train else cleaner.clean_held_out(unit.arm, unit.split, pairs)
         paths = self._partial.text(unit)
