@@ -1,3 +1,4 @@
+import logging
 import sys
 
 import pytest
@@ -6,6 +7,15 @@ from hypothesis import settings
 # Examples are quick, but a busy machine is not: a time limit for each would only fail at random.
 settings.register_profile("rota", deadline=None)
 settings.load_profile("rota")
+
+
+@pytest.fixture(autouse=True)
+def same_log_level():
+    """A command sets the level of all messages; the next test has that of the one before."""
+    root = logging.getLogger()
+    level = root.level
+    yield
+    root.setLevel(level)
 
 
 @pytest.fixture
