@@ -31,6 +31,7 @@ from rota.evaluation.translations import Progress
 from rota.evaluation.translator import read_run
 from rota.records import Record, write_atomically
 from rota.settings import ConfigError
+from rota.student.devices import check_machine
 from rota.student.nmt import build_student
 from rota.student.team import Team
 from rota.teachers import Classroom, build_teacher
@@ -110,6 +111,12 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     return loop
 
 
+def check_before_preparing(config: RunConfig) -> None:
+    """Mistakes that need no data to be found: preparing them may take long."""
+    check_durations(config)
+    check_machine(config.student)
+
+
 def check_durations(config: RunConfig) -> None:
     """Warm-ups that outlast a run are nearly always settings of a longer one."""
     steps = config.training.steps
@@ -173,6 +180,7 @@ def train(config: RunConfig, run: Path | str, *, until: int | None = None, liste
     """
     run = Path(run)
     with join_team(config.student.device) as team, locked(run, team):
+        check_before_preparing(config)
         loop = build_loop(config, team.after_first(lambda: prepare(config)), run, team)
         if loop.step < loop.steps:
             run_loop(loop, config, run, until=until, listeners=listeners)

@@ -34,7 +34,7 @@ def train_with_display(config: RunConfig, run: Path, *, until: int | None, again
     try:
         with join_team(config.student.device) as team:
             show.console.quiet = not team.first
-            api.check_durations(config)
+            api.check_before_preparing(config)
             with show.progress_bar() as progress:
                 store = team.after_first(lambda: api.prepare(config, progress=progress))
             with api.locked(run, team):

@@ -18,7 +18,7 @@ from rota.data.subwords import Subwords
 from rota.evaluation.config import Combine
 from rota.student.config import StudentConfig
 from rota.student.decoding import EncoderCache
-from rota.student.nmt import find_device
+from rota.student.devices import find_device
 from rota.student.search import translate
 from rota.student.transformer import Transformer
 from rota.types import IntArray

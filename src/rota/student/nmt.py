@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from rota.student.attention import Layout
 from rota.student.compiled import compile_blocks
 from rota.student.config import Schedule, StudentConfig
+from rota.student.devices import find_device
 from rota.student.dropout import Noise
 from rota.student.hardware import allow_tf32, keep_memory, memory_for, upload
 from rota.student.loss import smoothed_loss, token_losses
@@ -70,18 +71,6 @@ def build_student(config: StudentConfig, *, vocabulary: int, steps: int, seed: i
         bf16=config.precision == "bf16",
         team=team,
     )
-
-
-def find_device(name: str) -> torch.device:
-    """``"auto"`` is CUDA if there is such a device, else the CPU; anything else is a device of torch."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"device {name!r} cannot be used here; write auto or cpu") from error
-    return device
 
 
 class NMT:
