@@ -243,10 +243,10 @@ def describe(config: RunConfig, store: Store) -> dict[str, Any]:
     }
 
 
-# Settings that may differ when a run goes on: they do not change what is computed. The folder of a replayed run may
-# have moved; the teacher itself refuses another run in it.
+# Settings that may differ when a run goes on: they do not change what is computed, but for rounding and, of some, the
+# masks of dropout. The folder of a replayed run may have moved; the teacher itself refuses another run in it.
 FREE = {"name", "training.keep", "training.tensorboard", "training.threads", "student.device"}
-FREE |= {"data.folder", "teacher.run", "student.compile"}
+FREE |= {"data.folder", "teacher.run", "student.compile", "student.piece_tokens"}
 
 
 def _same_run(before: dict[str, Any], now: dict[str, Any], run: Path) -> None:

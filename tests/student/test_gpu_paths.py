@@ -14,7 +14,7 @@ from rota.student.attention import Layout
 from rota.student.compiled import compile_blocks
 from rota.student.config import StudentConfig
 from rota.student.dropout import Noise
-from rota.student.hardware import TooLargeError, is_out_of_memory, upload
+from rota.student.hardware import upload
 from rota.student.nmt import NMT, build_student
 
 LENGTHS = ((3, 12), (20, 2), (2, 1), (6, 6), (9, 4))
@@ -125,59 +125,3 @@ def test_the_kernel_is_not_asked_for_what_it_cannot_do(monkeypatch):
     monkeypatch.setattr(Rows, "dtype", torch.float16)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
     assert not varlen.fits(Rows(), layout, None)
-
-
-def test_memory_that_runs_out_is_recognised_on_cpu_and_gpu():
-    with pytest.raises(RuntimeError) as found:
-        torch.empty(2**52)
-    assert is_out_of_memory(found.value)
-    assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"))
-    assert not is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
-
-
-def run_out_of_memory(*_):
-    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nMore lines.")
-
-
-def test_an_update_without_enough_memory_says_what_was_too_large(monkeypatch):
-    student = make_student()
-    before = {name: tensor.clone() for name, tensor in student.network.state_dict().items()}
-    monkeypatch.setattr(student.network, "forward", run_out_of_memory)
-    batches = [batch_of(random_pairs((3, 3))), batch_of(random_pairs(*LENGTHS))]
-    with pytest.raises(TooLargeError) as found:
-        student.update(batches)
-    assert str(found.value) == (
-        "out of memory training on a batch of 25 target tokens in 5 sentences, the longest of 20; "
-        "lower training.tokens; a higher training.accumulate keeps the update as large."
-    )
-    with pytest.raises(TooLargeError, match="out of memory measuring a batch of 25 target tokens"):
-        student.losses(batches)
-    assert student.step == 0
-    assert all(torch.equal(before[name], tensor) for name, tensor in student.network.state_dict().items())
-
-
-def test_other_errors_are_not_taken_for_a_lack_of_memory(monkeypatch):
-    student = make_student()
-    monkeypatch.setattr(student, "_forward", lambda *_: 1 // 0)
-    with pytest.raises(ZeroDivisionError):
-        student.update([batch_of(random_pairs((3, 3)))])
-
-
-def test_on_the_command_line_it_is_one_line_with_the_last_checkpoint(rota, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "run.yaml").write_text("""
-data: {corpus: synthetic, synthetic: {families: {la: {lala: 60}}, dev: 5, test: 5}, subwords: {size: 300}}
-student: {preset: tiny, width: 16, feedforward: 16, layers: 1, lr_warmup: 2}
-training: {steps: 6, tokens: 50, checkpoint_every: 2, threads: 1, tensorboard: false}
-""")
-    backward = NMT._backward
-
-    def run_out_at_step_5(self, *arguments, **settings):
-        return run_out_of_memory() if self.step == 4 else backward(self, *arguments, **settings)
-
-    monkeypatch.setattr(NMT, "_backward", run_out_at_step_5)
-    code, _, error = rota("train", "run.yaml")
-    assert code == 1
-    assert error.count("\n") == 1
-    assert error.startswith("error: out of memory training on a batch of")
-    assert error.endswith("The last good checkpoint is runs/run/checkpoints/4.\n")
