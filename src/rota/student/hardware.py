@@ -7,12 +7,11 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
-
-from rota.types import IntArray
 
 _MMAP_THRESHOLD: Final = (-3, 2**25)
 """Number of the setting in malloc.h, and its highest value: smaller tensors come from the heap."""
@@ -51,7 +50,7 @@ def keep_memory() -> None:
         setting(*_TRIM_THRESHOLD)
 
 
-def upload(array: IntArray, device: torch.device) -> Tensor:
+def upload(array: NDArray[Any], device: torch.device) -> Tensor:
     """The array on the device. From pinned memory the copy to a GPU runs beside what it is computing."""
     tensor = torch.from_numpy(array)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)

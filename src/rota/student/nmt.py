@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rota.student.attention import Layout
+from rota.student import varlen
+from rota.student.attention import Layout, send_ahead
 from rota.student.compiled import compile_blocks
 from rota.student.config import Schedule, StudentConfig
 from rota.student.devices import find_device
@@ -210,9 +211,16 @@ class NMT:
         source_layout, target_layout = (
             Layout(lengths, heads, device) for lengths in (batch.source_lengths, batch.target_lengths)
         )
+        send_ahead(source_layout, target_layout, flat=self._attends_flat(noise))
         read = (source_N, target_N) if noise is None else (noise.drop_words(ids, UNK) for ids in (source_N, target_N))
         read_source_N, read_target_N = read
         return network(read_source_N, source_layout, read_target_N, target_layout, noise), target_N
+
+    def _attends_flat(self, noise: Noise | None) -> bool:
+        """Whether attention will be one kernel over flat rows."""
+        device, shape = self.network.device, self.network.shape
+        dtype = torch.bfloat16 if self._bf16 else torch.float32
+        return device.type == "cuda" and varlen.suits(device, dtype, shape.width // shape.heads, noise)
 
     def _noise(self, number: tuple[int, int]) -> Noise | None:
         """Dropout of a piece: a function of seed, step and numbers of batch and piece, so resuming needs no state."""
