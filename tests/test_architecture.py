@@ -27,12 +27,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evaluation": LEAVES | PARTS,
     "analysis": {"types", "settings", "records", "statistics"},  # files only: it never loads a model
     "config": ALL_BELOW_CONFIG,
-    "api": ALL_BELOW_CONFIG | {"config"},
+    "checks": ALL_BELOW_CONFIG | {"config"},
+    "api": ALL_BELOW_CONFIG | {"config", "checks"},
     "show": ALL_BELOW_CONFIG,
-    "experiments": ALL_BELOW_CONFIG | {"config", "api", "show"},
+    "experiments": ALL_BELOW_CONFIG | {"config", "checks", "api", "show"},
     "bench": ALL_BELOW_CONFIG | {"config", "api"},
     "show_comparison": ALL_BELOW_CONFIG,
-    "runner": ALL_BELOW_CONFIG | {"config", "api", "show", "analysis"},
+    "runner": ALL_BELOW_CONFIG | {"config", "checks", "api", "show", "analysis"},
     "demo": ALL_BELOW_CONFIG | {"config", "api", "show", "runner", "analysis"},
     "commands": ALL_BELOW_CONFIG
     | {"config", "api", "show", "show_comparison", "runner", "demo", "analysis", "experiments", "bench"},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import logging
 import os
 import platform
 import shutil
@@ -19,6 +18,7 @@ import numpy as np
 import torch
 
 from rota.checkpoint import Checkpoints
+from rota.checks import check_before_preparing
 from rota.config import RunConfig, parse_config
 from rota.data.batches import make_stream
 from rota.data.prepare import Progress as PrepareProgress
@@ -34,15 +34,12 @@ from rota.settings import ConfigError
 from rota.student.nmt import build_student
 from rota.student.team import Team
 from rota.teachers import Classroom, build_teacher
-from rota.teachers.static import TwoPhaseConfig
 from rota.training.devsets import DevSets
 from rota.training.distributed import NoRecord, join_team
 from rota.training.journal import Journal
 from rota.training.loop import Listener, Loop, Streams
 from rota.training.probe import Probe
 from rota.training.tensorboard import TensorBoard
-
-logger = logging.getLogger(__name__)
 
 
 def cache_folder() -> Path:
@@ -74,7 +71,6 @@ def prepare(
 def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = None) -> Loop:
     """All parts of a run, put together and brought to where the run stands; ``team`` trains it together."""
     training, team = config.training, team or Team()
-    check_durations(config)
     store.check()
     if training.threads is not None:
         torch.set_num_threads(training.threads)
@@ -109,39 +105,6 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     team.after_first(lambda: start_run(config, store, sets, run))
     loop.resume()
     return loop
-
-
-def check_durations(config: RunConfig) -> None:
-    """Warm-ups and phases that outlast a run are nearly always settings of a longer one."""
-    steps = config.training.steps
-    warmup = config.teacher.warmup
-    if warmup is not None and warmup.until.steps(steps) >= steps:
-        lasts = f"teacher.warmup lasts {warmup.until.steps(steps):,} steps and the run {steps:,}"
-        raise ConfigError(f"{lasts}: the teacher would never decide; write for example teacher.warmup: 10%")
-    if isinstance(config.teacher, TwoPhaseConfig) and config.teacher.switch.steps(steps) >= steps:
-        comes = f"teacher.switch comes at step {config.teacher.switch.steps(steps):,} and the run has {steps:,}"
-        raise ConfigError(f"{comes}: the second schedule would never decide; write for example teacher.switch: 50%")
-    rising = config.student.lr_warmup.steps(steps)
-    if rising >= steps:
-        logger.warning(
-            "student.lr_warmup lasts %d steps and the run %d: the rate never reaches its peak", rising, steps
-        )
-
-
-def check_sharing(config: RunConfig, run: Path, team: Team) -> None:
-    """A new run has as many batches in an update for each process; one that goes on takes the processes it is given."""
-    accumulate, size = config.training.accumulate, team.size
-    started = team.share((run / "run.json").exists)
-    if accumulate % size == 0:
-        return
-    found = f"training.accumulate is {accumulate} and there are {size} processes"
-    if not started:
-        even = size * (accumulate // size + 1)
-        remedy = f"write for example --set training.accumulate={even}"
-        raise ConfigError(f"{found}, which share the batches of an update: {remedy}")
-    if team.first:
-        idle = f"{size - accumulate} without a batch" if size > accumulate else "some wait for others"
-        logger.warning("%s: %s in each update", found, idle)
 
 
 @contextmanager
@@ -193,7 +156,7 @@ def train(config: RunConfig, run: Path | str, *, until: int | None = None, liste
     """
     run = Path(run)
     with join_team(config.student.device) as team, locked(run, team):
-        check_sharing(config, run, team)
+        check_before_preparing(config, run, team)
         loop = build_loop(config, team.after_first(lambda: prepare(config)), run, team)
         if loop.step < loop.steps:
             run_loop(loop, config, run, until=until, listeners=listeners)
@@ -252,10 +215,10 @@ def describe(config: RunConfig, store: Store) -> dict[str, Any]:
     }
 
 
-# Settings that may differ when a run goes on: they do not change what is computed. The folder of a replayed run may
-# have moved; the teacher itself refuses another run in it.
+# Settings that may differ when a run goes on: they do not change what is computed, but for rounding and, of some, the
+# masks of dropout. The folder of a replayed run may have moved; the teacher itself refuses another run in it.
 FREE = {"name", "training.keep", "training.tensorboard", "training.threads", "student.device"}
-FREE |= {"data.folder", "teacher.run", "student.compile"}
+FREE |= {"data.folder", "teacher.run", "student.compile", "student.piece_tokens"}
 
 
 def _same_run(before: dict[str, Any], now: dict[str, Any], run: Path) -> None:

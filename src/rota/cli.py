@@ -11,7 +11,7 @@ from rota.commands import runs, scores
 
 # isort: split
 from rota.commands import benching, comparing, models, reporting, studies, teaching
-from rota.commands.app import app
+from rota.commands.app import app, unforeseen_lack
 
 __all__ = ["app", "benching", "comparing", "main", "models", "reporting", "runs", "scores", "studies", "teaching"]
 
@@ -24,10 +24,11 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     try:
         app()
-    except (ValueError, ArithmeticError, OSError, MemoryError) as error:
-        if os.environ.get("ROTA_TRACEBACK"):
+    except (ValueError, ArithmeticError, OSError, MemoryError, RuntimeError) as error:
+        memory = unforeseen_lack(error)
+        if os.environ.get("ROTA_TRACEBACK") or (isinstance(error, RuntimeError) and memory is None):
             raise
         # Of the processes that torchrun starts, one makes the mistake known, unless it is about a process.
         if os.environ.get("LOCAL_RANK", "0") == "0" or isinstance(error, ConnectionError):
-            sys.stderr.write(f"error: {error}\n")
-        sys.exit(1 if isinstance(error, ArithmeticError | MemoryError) else 2)
+            sys.stderr.write(f"error: {memory or error}\n")
+        sys.exit(1 if memory or isinstance(error, ArithmeticError | MemoryError) else 2)

@@ -11,6 +11,7 @@ from rich.logging import RichHandler
 
 from rota import api, show
 from rota.analysis.policy_plot import plot_policy
+from rota.checks import check_before_preparing
 from rota.config import RunConfig, teacher_config
 from rota.data.store import Store
 from rota.evaluation.config import Changes
@@ -35,8 +36,7 @@ def train_with_display(config: RunConfig, run: Path, *, until: int | None, again
     try:
         with join_team(config.student.device) as team:
             show.console.quiet = not team.first
-            api.check_durations(config)
-            api.check_sharing(config, run, team)
+            check_before_preparing(config, run, team)
             with show.progress_bar() as progress:
                 store = team.after_first(lambda: api.prepare(config, progress=progress))
             with api.locked(run, team):

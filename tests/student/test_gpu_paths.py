@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import shutil
 
 import numpy as np
@@ -9,17 +10,18 @@ import pytest
 import torch
 from student_cases import batch_of, make_network, make_student, random_pairs, states_of
 
-from rota.student import varlen
+from rota.student import attention, varlen
 from rota.student.attention import Layout
 from rota.student.compiled import compile_blocks
 from rota.student.config import StudentConfig
 from rota.student.dropout import Noise
-from rota.student.hardware import TooLargeError, is_out_of_memory, upload
+from rota.student.hardware import upload
 from rota.student.nmt import NMT, build_student
+from rota.student.transformer import Transformer
 
 LENGTHS = ((3, 12), (20, 2), (2, 1), (6, 6), (9, 4))
 OTHER_LENGTHS = ((5, 5), (7, 8), (4, 1))
-CPU = torch.device("cpu")
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
 
 def update_twice(student: NMT) -> list[float]:
@@ -46,6 +48,72 @@ def test_on_a_cpu_nothing_is_copied():
     ids = np.arange(5)
     upload(ids, CPU)[0] = 7
     assert ids[0] == 7
+
+
+@pytest.fixture
+def copies(monkeypatch):
+    """Pretends that there is a GPU. For each copy to it: whether it was from pinned memory, and whether we waited."""
+    found, pinned = [], set()
+
+    def pin_memory(tensor):
+        copy = tensor.clone()
+        pinned.add(id(copy))
+        return copy
+
+    def to(tensor, device, non_blocking=False):
+        assert device == GPU
+        found.append((id(tensor) in pinned, not non_blocking))
+        return tensor
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin_memory)
+    monkeypatch.setattr(torch.Tensor, "to", to)
+    return found
+
+
+def test_to_a_gpu_arrays_go_from_pinned_memory_and_nobody_waits(copies):
+    assert upload(np.arange(5), GPU).tolist() == [0, 1, 2, 3, 4]
+    assert copies == [(True, False)]
+
+
+def test_so_does_everything_that_attention_is_told_of_a_batch(copies):
+    layout = Layout(np.array([2, 3]), 2, GPU)
+    assert layout.hide_padding.tolist() == [[[0, 0, -np.inf]], [[0, 0, 0]]]
+    for name in ("positions", "first_rows", "bounds", "query", "key_value", "query_key_value"):
+        getattr(layout, name)
+    assert copies == [(True, False)] * 10
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_all_of_it_is_on_its_way_before_the_network_computes(monkeypatch, flat):
+    student, sent, forward = make_student(), [], Transformer.forward
+    monkeypatch.setattr(attention, "upload", lambda *arguments: sent.append(0) or upload(*arguments))
+    if flat:
+        monkeypatch.setattr(NMT, "_attends_flat", lambda *_: True)
+        monkeypatch.setattr(varlen, "find_kernel", lambda: kernel_by_hand)
+        monkeypatch.setattr(varlen, "fits", lambda *_: True)
+
+    def compute(*arguments):
+        before = len(sent)
+        result = forward(*arguments)
+        assert len(sent) == before, "a copy in the middle of the network"
+        return result
+
+    monkeypatch.setattr(Transformer, "forward", compute)
+    student.update([batch_of(random_pairs(*LENGTHS))])
+    # Positions of both sides, the target's first rows; then bounds of both, or two arrays for each of the
+    # parts query_key_value and query of both sides, key_value of the source, and its padding.
+    assert len(sent) == (3 + 2 if flat else 3 + 2 * 5 + 1)
+
+
+def test_rectangles_are_built_unless_the_kernel_will_do(monkeypatch):
+    student = make_student(bf16=True)
+    assert not student._attends_flat(None), "a CPU"
+    monkeypatch.setattr(Transformer, "device", GPU)
+    monkeypatch.setattr(varlen, "find_kernel", lambda: kernel_by_hand)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 0))
+    assert student._attends_flat(None)
+    assert not student._attends_flat(Noise(torch.Generator(), states=0.3, attention=0.1))
+    assert not make_student(bf16=False)._attends_flat(None)
 
 
 # torch.compile looks at the gradient of every tensor it is given, which warns for most of them.
@@ -96,13 +164,43 @@ def kernel_by_hand(query, key, value, query_bounds, key_bounds, longest_query, l
     return torch.cat(mixed)
 
 
+def states_and_gradients(network, pairs):
+    network.zero_grad()
+    states = states_of(network, pairs)
+    torch.linalg.vector_norm(states - 0.5).backward()
+    return states.detach(), [parameter.grad.clone() for parameter in network.parameters()]
+
+
 def test_attention_in_one_kernel_equals_padded_attention(monkeypatch):
     network, pairs = make_network(), random_pairs(*LENGTHS)
-    padded = states_of(network, pairs)
+    states, gradients = states_and_gradients(network, pairs)
     monkeypatch.setattr(varlen, "find_kernel", lambda: kernel_by_hand)
     monkeypatch.setattr(varlen, "fits", lambda *_: True)
     monkeypatch.setattr("rota.student.transformer.attend", None)
-    torch.testing.assert_close(states_of(network, pairs), padded, atol=1e-5, rtol=1e-4)
+    flat_states, flat_gradients = states_and_gradients(network, pairs)
+    torch.testing.assert_close(flat_states, states, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(flat_gradients, gradients, atol=1e-5, rtol=1e-4)
+
+
+def test_the_kernel_of_torch_takes_what_it_is_given(monkeypatch):
+    kernel, calls = varlen.find_kernel(), []
+    if kernel is None:
+        pytest.skip("this torch has no kernel that we would use")
+    signature = inspect.signature(kernel)
+
+    def bound(*arguments, **settings):
+        calls.append(signature.bind(*arguments, **settings).arguments)
+        return kernel_by_hand(*arguments, **settings)
+
+    monkeypatch.setattr(varlen, "find_kernel", lambda: bound)
+    monkeypatch.setattr(varlen, "fits", lambda *_: True)
+    states_of(make_network(encoder_layers=1, decoder_layers=1), random_pairs((2, 3), (5, 1)))
+    sides = [(call["cu_seq_q"].tolist(), call["cu_seq_k"].tolist(), call["max_q"], call["max_k"]) for call in calls]
+    source, target = [0, 2, 7], [0, 3, 4]
+    assert sides == [(source, source, 5, 5), (target, target, 3, 3), (target, source, 3, 5)]
+    assert [call["window_size"] for call in calls] == [(-1, -1), (-1, 0), (-1, -1)]
+    assert [tuple(call["query"].shape) for call in calls] == [(7, 2, 8), (4, 2, 8), (4, 2, 8)]
+    assert [tuple(call["value"].shape) for call in calls] == [(7, 2, 8), (4, 2, 8), (7, 2, 8)]
 
 
 def test_the_kernel_is_not_asked_for_what_it_cannot_do(monkeypatch):
@@ -120,64 +218,14 @@ def test_the_kernel_is_not_asked_for_what_it_cannot_do(monkeypatch):
     assert not varlen.fits(Rows(), layout, dropping)
     assert not varlen.fits(Rows(), Layout(np.array([2, 3]), 4, CPU), None), "heads of 4 numbers"
     assert not varlen.fits(torch.zeros(5, 16), layout, None), "a CPU"
+    for width, expected in ((256, True), (264, False)):
+        monkeypatch.setattr(Rows, "shape", (5, 2 * width))
+        assert varlen.fits(Rows(), layout, None) == expected
+        monkeypatch.setattr(Rows, "shape", (5, 3 * 2 * width))
+        assert varlen.fits(Rows(), layout, None, 3) == expected
+    monkeypatch.setattr(Rows, "shape", (5, 16))
     monkeypatch.setattr(Rows, "dtype", torch.float32)
     assert not varlen.fits(Rows(), layout, None)
     monkeypatch.setattr(Rows, "dtype", torch.float16)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
     assert not varlen.fits(Rows(), layout, None)
-
-
-def test_memory_that_runs_out_is_recognised_on_cpu_and_gpu():
-    with pytest.raises(RuntimeError) as found:
-        torch.empty(2**52)
-    assert is_out_of_memory(found.value)
-    assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"))
-    assert not is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
-
-
-def run_out_of_memory(*_):
-    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nMore lines.")
-
-
-def test_an_update_without_enough_memory_says_what_was_too_large(monkeypatch):
-    student = make_student()
-    before = {name: tensor.clone() for name, tensor in student.network.state_dict().items()}
-    monkeypatch.setattr(student.network, "forward", run_out_of_memory)
-    batches = [batch_of(random_pairs((3, 3))), batch_of(random_pairs(*LENGTHS))]
-    with pytest.raises(TooLargeError) as found:
-        student.update(batches)
-    assert str(found.value) == (
-        "out of memory training on a batch of 25 target tokens in 5 sentences, the longest of 20; "
-        "lower training.tokens; a higher training.accumulate keeps the update as large."
-    )
-    with pytest.raises(TooLargeError, match="out of memory measuring a batch of 25 target tokens"):
-        student.losses(batches)
-    assert student.step == 0
-    assert all(torch.equal(before[name], tensor) for name, tensor in student.network.state_dict().items())
-
-
-def test_other_errors_are_not_taken_for_a_lack_of_memory(monkeypatch):
-    student = make_student()
-    monkeypatch.setattr(student, "_forward", lambda *_: 1 // 0)
-    with pytest.raises(ZeroDivisionError):
-        student.update([batch_of(random_pairs((3, 3)))])
-
-
-def test_on_the_command_line_it_is_one_line_with_the_last_checkpoint(rota, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "run.yaml").write_text("""
-data: {corpus: synthetic, synthetic: {families: {la: {lala: 60}}, dev: 5, test: 5}, subwords: {size: 300}}
-student: {preset: tiny, width: 16, feedforward: 16, layers: 1, lr_warmup: 2}
-training: {steps: 6, tokens: 50, checkpoint_every: 2, threads: 1, tensorboard: false}
-""")
-    backward = NMT._backward
-
-    def run_out_at_step_5(self, *arguments, **settings):
-        return run_out_of_memory() if self.step == 4 else backward(self, *arguments, **settings)
-
-    monkeypatch.setattr(NMT, "_backward", run_out_at_step_5)
-    code, _, error = rota("train", "run.yaml")
-    assert code == 1
-    assert error.count("\n") == 1
-    assert error.startswith("error: out of memory training on a batch of")
-    assert error.endswith("The last good checkpoint is runs/run/checkpoints/4.\n")

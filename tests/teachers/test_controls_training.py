@@ -86,4 +86,4 @@ def test_a_run_that_is_not_there_leaves_nothing_behind(train, folder):
 
 
 def test_simulating_a_replay_without_its_run_is_one_line(rota):
-    assert rota("simulate", "replay-proportions")[2] == "error: 'teacher.run' is missing\n"
+    assert rota("simulate", "replay-proportions")[2] == "error: replay-proportions: 'teacher.run' is missing\n"

@@ -23,3 +23,15 @@ Overrides = Annotated[
         "--set", help="A value over the config, such as training.steps=10k; may be repeated.", metavar="KEY=VALUE"
     ),
 ]
+
+
+def unforeseen_lack(error: Exception) -> str | None:
+    """One line about memory that ran out where nobody expected it; None: the error speaks for itself."""
+    if not isinstance(error, RuntimeError | MemoryError):
+        return None
+    from rota.student.hardware import TooLargeError, is_out_of_memory
+
+    if isinstance(error, TooLargeError) or not is_out_of_memory(error):
+        return None
+    said = str(error).partition("\n")[0].rstrip(".")
+    return f"out of memory{f' ({said})' if said else ''}; free some, or leave the GPU out with CUDA_VISIBLE_DEVICES=-1"

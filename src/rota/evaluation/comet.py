@@ -14,10 +14,12 @@ import torch
 from ruamel.yaml import YAML
 
 from rota.data.manifest import sha256_of
-from rota.student.nmt import find_device
+from rota.student.devices import find_device
+from rota.student.hardware import memory_for
 
 DEFAULT: Final = "Unbabel/wmt22-comet-da"
 BATCH: Final = 32  # sentences, of similar length
+_REMEDY: Final = "leave the GPU out with CUDA_VISIBLE_DEVICES=-1, or take a smaller model"
 ENCODER_FILES: Final = ["config.json", "tokenizer*", "special_tokens_map.json", "*.model", "vocab.txt"]
 
 
@@ -34,7 +36,8 @@ class Comet:
         """A model by its name on the Hugging Face hub, or by its folder or checkpoint file on this machine."""
         library = _library()
         checkpoint = find_checkpoint(name)
-        model = _load(library, checkpoint).to(find_device(device)).eval()
+        with memory_for(lambda: f"loading COMET's model {name}; {_REMEDY}."):
+            model = _load(library, checkpoint).to(find_device(device)).eval()
         known_as = _known_as(name, checkpoint)
         signature = f"comet:{known_as}|version:{version('unbabel-comet')}|sha:{sha256_of(checkpoint)[:12]}"
         return cls(model, known_as, signature)
@@ -64,7 +67,7 @@ class Comet:
 
     def _batch(self, texts: Sequence[tuple[str, str, str]]) -> list[float]:
         samples = [dict(zip(("src", "mt", "ref"), text, strict=True)) for text in texts]
-        with torch.inference_mode():
+        with torch.inference_mode(), memory_for(lambda: f"scoring {len(texts)} sentences with COMET; {_REMEDY}."):
             inputs = _to_device(self.model.prepare_for_inference(samples), self.model.device)
             values: list[float] = self.model.predict_step(inputs)["scores"].tolist()
         return values

@@ -18,12 +18,15 @@ from rota.data.subwords import Subwords
 from rota.evaluation.config import Combine
 from rota.student.config import StudentConfig
 from rota.student.decoding import EncoderCache
-from rota.student.nmt import find_device
+from rota.student.devices import find_device
+from rota.student.hardware import memory_for
 from rota.student.search import translate
 from rota.student.transformer import Transformer
 from rota.types import IntArray
 
 logger = logging.getLogger(__name__)
+
+_REMEDY = "use fewer (--combine last), or leave the GPU out with CUDA_VISIBLE_DEVICES=-1"
 
 
 class Translator:
@@ -97,9 +100,11 @@ class Loader:
         """The checkpoints of ``steps`` as one model; ``last`` takes the last of them."""
         if combine not in get_args(Combine):
             raise ValueError(f"combine is {combine!r}; it is one of {', '.join(get_args(Combine))}")
-        networks = [self.network(step) for step in (steps[-1:] if combine == "last" else steps)]
-        if combine == "average" and len(networks) > 1:
-            networks = [self._make(average_weights([network.state_dict() for network in networks]))]
+        chosen = steps[-1:] if combine == "last" else steps
+        with memory_for(lambda: f"loading {len(chosen)} of the checkpoints in {self.run}; {_REMEDY}."):
+            networks = [self.network(step) for step in chosen]
+            if combine == "average" and len(networks) > 1:
+                networks = [self._make(average_weights([network.state_dict() for network in networks]))]
         return Translator(networks, self.subwords)
 
     def network(self, step: int) -> Transformer:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from rota.api import check_durations
+from rota.checks import check_durations
 from rota.config import RunConfig, apply_override, parse_config
 from rota.experiments.suite import Suite
 from rota.experiments.values import Values

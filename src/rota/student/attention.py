@@ -58,7 +58,7 @@ class Layout:
     def hide_padding(self) -> Tensor:
         """B x 1 x T, added to attention scores: minus infinity where a key is padding."""
         padding_BT = np.arange(self.longest) >= self.lengths[:, None]
-        return torch.from_numpy(np.where(padding_BT, -np.inf, 0.0).astype(np.float32)).to(self.device)[:, None]
+        return upload(np.where(padding_BT, -np.inf, 0.0).astype(np.float32), self.device)[:, None]
 
     @cached_property
     def hide_future(self) -> Tensor:
@@ -88,6 +88,19 @@ class Layout:
         back_NPH = places_PBHT[:, sentences_N, :, self._positions]
         into, back = (upload(index.ravel(), self.device) for index in (into_PBHT, back_NPH))
         return Parts(shape, into, back)
+
+
+def send_ahead(source: Layout, target: Layout, *, flat: bool) -> None:
+    """Builds what the layers will ask for and starts its way to the device before the first of them computes.
+
+    ``flat``: for the kernel of :mod:`rota.student.varlen`, which wants no rectangles.
+    """
+    here = ("bounds",) if flat else ("query_key_value", "query")
+    source_needs = ("positions", *here, *(() if flat else ("hide_padding", "key_value")))
+    target_needs = ("positions", "first_rows", *here, *(() if flat else ("hide_future",)))
+    for layout, needs in ((source, source_needs), (target, target_needs)):
+        for name in needs:
+            getattr(layout, name)
 
 
 def attend(

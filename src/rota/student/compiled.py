@@ -11,6 +11,7 @@ import os
 import shutil
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor
@@ -24,12 +25,21 @@ Block = Callable[[Layer, Tensor, Tensor | None, Tensor | None, float], Tensor]
 
 def compile_blocks(network: Transformer, backend: str = "inductor") -> None:
     """From now on the layers of this network use compiled blocks; names of weights stay as they are."""
-    if network.device.type == "cpu" and not any(map(shutil.which, (os.environ.get("CXX", "g++"), "clang++"))):
-        raise ValueError("student.compile needs a C++ compiler on a CPU; install g++, or write student.compile: false")
+    check_compiler(network.device)
     block: Block = torch.compile(_block, dynamic=True, backend=backend)
     for layer in (*network.encoder, *network.decoder):
         assert isinstance(layer, Layer)
         setattr(layer, "feed", partial(_feed, layer, block))  # noqa: B010
+
+
+def check_compiler(device: torch.device) -> None:
+    """Refuses where ``torch.compile`` would fail at the first update, for want of what compiles its kernels."""
+    if device.type == "cpu" and not any(map(shutil.which, (os.environ.get("CXX", "g++"), "clang++"))):
+        raise ValueError("student.compile needs a C++ compiler on a CPU; install g++, or write student.compile: false")
+    if device.type == "cuda" and find_spec("triton") is None:
+        raise ValueError("student.compile needs Triton on a GPU; install triton, or write student.compile: false")
+    if device.type == "cuda" and torch.cuda.get_device_capability(device) < (7, 0):
+        raise ValueError("student.compile needs a GPU of 2017 or later (Volta); write student.compile: false")
 
 
 def _feed(layer: Layer, block: Block, states_ND: Tensor, noise: Noise | None) -> Tensor:

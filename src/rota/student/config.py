@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from pydantic import Field, model_validator
 
-from rota.settings import Duration, DurationField, Settings
+from rota.settings import Count, Duration, DurationField, Settings
 from rota.student.transformer import Shape
 
 PRESETS: Final = {"tiny": (2, 128, 4, 512), "small": (3, 256, 4, 1024), "base": (6, 512, 8, 2048)}
@@ -56,6 +56,7 @@ class StudentConfig(Settings):
     clip_norm: float = Field(default=5.0, gt=0)
     precision: Literal["float32", "tf32", "bf16"] = "float32"  # tf32: on CUDA, as float32 elsewhere
     device: str = "auto"
+    piece_tokens: Count | None = Field(default=None, ge=1)  # run at once; None: 1.5k on a CPU, elsewhere a batch
     compile: bool = False  # the feed-forward blocks through torch.compile, which takes a minute first
 
     @model_validator(mode="after")

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from rota.student.attention import Layout, split_heads
+from rota.student.hardware import upload
 from rota.student.transformer import DecoderLayer, Transformer
 from rota.types import IntArray
 
@@ -35,9 +36,13 @@ class EncoderCache:
             known[key] = _encode(network, ids, layout)
         return known[key]
 
+    def forget(self) -> None:
+        """Makes room."""
+        self._states.clear()
+
 
 def _encode(network: Transformer, ids: IntArray, layout: Layout) -> Tensor:
-    return network.encode(torch.from_numpy(ids).to(network.device), layout)
+    return network.encode(upload(ids, network.device), layout)
 
 
 class StepDecoder:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
-
-from rota.types import Batch, IntArray
 
 _MMAP_THRESHOLD: Final = (-3, 2**25)
 """Number of the setting in malloc.h, and its highest value: smaller tensors come from the heap."""
@@ -21,8 +20,15 @@ _TRIM_THRESHOLD: Final = (-1, 2**29)
 """How much may lie free at the end of the heap before it goes back to the system."""
 
 
+_OUT_OF_MEMORY: Final = ("out of memory", "can't allocate memory", "status_alloc_failed")
+"""In messages of CUDA, MPS and NCCL; of torch's CPU; of cuBLAS and cuDNN."""
+
+OTHER_DEVICE: Final = "a device with more memory (student.device may change while a run lasts) or a smaller student"
+"""What helps if the student itself leaves too little room."""
+
+
 class TooLargeError(MemoryError):
-    """The memory of the device does not hold what is to be computed; the weights are those of the step before."""
+    """The memory of the device does not hold what is to be computed; a run that meets this ends without saving."""
 
 
 def allow_tf32(device: torch.device, *, allowed: bool) -> None:
@@ -44,27 +50,27 @@ def keep_memory() -> None:
         setting(*_TRIM_THRESHOLD)
 
 
-def upload(array: IntArray, device: torch.device) -> Tensor:
+def upload(array: NDArray[Any], device: torch.device) -> Tensor:
     """The array on the device. From pinned memory the copy to a GPU runs beside what it is computing."""
     tensor = torch.from_numpy(array)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 @contextmanager
-def memory_for(batches: Sequence[Batch], work: str) -> Iterator[None]:
-    """Says in one line what was too large, whichever way the memory ran out."""
+def memory_for(describe: Callable[[], str]) -> Iterator[None]:
+    """Memory that runs out, whichever way, becomes one line: what was being done, how large it was, what helps."""
     try:
         yield
+    except TooLargeError:  # whoever was nearer knew better
+        raise
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-        largest = max(batches, key=lambda batch: batch.tokens)
-        size = f"{largest.tokens:,} target tokens in {largest.sentences:,} sentences"
-        longest = int(max(largest.source_lengths.max(), largest.target_lengths.max()))
-        remedy = "lower training.tokens; a higher training.accumulate keeps the update as large"
-        raise TooLargeError(f"out of memory {work} a batch of {size}, the longest of {longest}; {remedy}.") from None
+        raise TooLargeError(f"out of memory {describe()}") from None
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """CUDA has an exception of its own; the allocator of the CPU only a message."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
+    """The allocators of torch for GPUs have exceptions of their own; the CPU's, drivers and libraries only messages."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in _OUT_OF_MEMORY)

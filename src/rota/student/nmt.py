@@ -11,15 +11,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rota.student.attention import Layout
+from rota.student import varlen
+from rota.student.attention import Layout, send_ahead
 from rota.student.compiled import compile_blocks
 from rota.student.config import Schedule, StudentConfig
+from rota.student.devices import find_device
 from rota.student.dropout import Noise
-from rota.student.hardware import allow_tf32, keep_memory, memory_for, upload
+from rota.student.hardware import OTHER_DEVICE, allow_tf32, keep_memory, memory_for, upload
 from rota.student.loss import smoothed_loss, token_losses
+from rota.student.packs import join, pack_too_large, packs, pieces, pieces_too_large, take
 from rota.student.team import Team
-from rota.student.transformer import UNK, Transformer
-from rota.types import Batch, FloatArray, IntArray, SentenceLosses, State
+from rota.student.transformer import UNK, Shape, Transformer
+from rota.types import Batch, FloatArray, SentenceLosses, State
 
 EVALUATION_TOKENS: Final = 1_000
 """Target tokens that :meth:`NMT.losses` runs through the network at once: on a CPU, longer packs only add padding."""
@@ -28,11 +31,7 @@ EVALUATION_TOKENS_ELSEWHERE: Final = 16_000
 """The same on an accelerator, which wants large packs."""
 
 TRAINING_TOKENS: Final = 1_500
-"""Target tokens, about, that :meth:`NMT.update` runs forward and back at once on a CPU.
-
-A larger batch goes through in pieces whose gradients add up: the activations of one piece are in memory, not those of
-all. Batches of up to one and a half times this stay whole.
-"""
+"""Target tokens, about, that :meth:`NMT.update` runs forward and back at once on a CPU, unless told otherwise."""
 
 
 class NotFiniteError(ArithmeticError):
@@ -54,34 +53,32 @@ def build_student(config: StudentConfig, *, vocabulary: int, steps: int, seed: i
     allow_tf32(device, allowed=config.precision != "float32")
     if device.type == "cpu":
         keep_memory()
-    network = Transformer(shape, torch.Generator().manual_seed(_mixed_seed(seed, 0, 0))).to(device)
-    if config.compile:
-        compile_blocks(network)
-    return NMT(
-        network,
-        seed=seed,
-        schedule=schedule,
-        dropout=config.dropout,
-        attention_dropout=config.dropout if config.attention_dropout is None else config.attention_dropout,
-        word_dropout=config.word_dropout,
-        label_smoothing=config.label_smoothing,
-        betas=config.betas,
-        clip_norm=config.clip_norm,
-        bf16=config.precision == "bf16",
-        team=team,
-    )
+    with memory_for(lambda: _student_too_large(shape)):
+        network = Transformer(shape, torch.Generator().manual_seed(_mixed_seed(seed, 0, 0))).to(device)
+        if config.compile:
+            compile_blocks(network)
+        return NMT(
+            network,
+            seed=seed,
+            schedule=schedule,
+            dropout=config.dropout,
+            attention_dropout=config.dropout if config.attention_dropout is None else config.attention_dropout,
+            word_dropout=config.word_dropout,
+            label_smoothing=config.label_smoothing,
+            betas=config.betas,
+            clip_norm=config.clip_norm,
+            bf16=config.precision == "bf16",
+            piece_tokens=config.piece_tokens,
+            team=team,
+        )
 
 
-def find_device(name: str) -> torch.device:
-    """``"auto"`` is CUDA if there is such a device, else the CPU; anything else is a device of torch."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"device {name!r} cannot be used here; write auto or cpu") from error
-    return device
+def _student_too_large(shape: Shape) -> str:
+    """For whoever has no memory for a student, its gradients and moments, even before the first batch."""
+    with torch.device("meta"):
+        weights = sum(parameter.numel() for parameter in Transformer(shape).parameters())
+    size = f"{weights / 1e6:,.1f} million weights, {16 * weights / 1e9:,.1f} GB with gradients and moments"
+    return f"building a student of {size}; this needs {OTHER_DEVICE}."
 
 
 class NMT:
@@ -100,6 +97,7 @@ class NMT:
         betas: tuple[float, float] = (0.9, 0.998),
         clip_norm: float = 5.0,
         bf16: bool = False,
+        piece_tokens: int | None = None,
         team: Team | None = None,
     ) -> None:
         self.network = network
@@ -108,11 +106,12 @@ class NMT:
         self.step = 0
         self.schedule, self.clip_norm, self.label_smoothing = schedule, clip_norm, label_smoothing
         self._dropout, self._attention_dropout, self._word_dropout = dropout, attention_dropout, word_dropout
-        self._seed, self._bf16 = seed, bf16
+        self._seed, self._bf16, self._piece_tokens = seed, bf16, piece_tokens
         # OpenNMT-py's epsilon.
         self._optimiser = torch.optim.Adam(network.parameters(), lr=0.0, betas=betas, eps=1e-9, fused=True)
         self._start_moments()
 
+    @memory_for(lambda: f"clipping gradients or changing weights; this needs {OTHER_DEVICE}.")
     def update(self, batches: Sequence[Batch]) -> float:
         """One optimiser step on the mean loss per token of all batches; returns the loss without smoothing.
 
@@ -121,14 +120,14 @@ class NMT:
         tokens = sum(batch.tokens for batch in batches)
         self.network.zero_grad(set_to_none=True)
         mine = [number for number in range(len(batches)) if self._team.owns(number)]
-        with memory_for(batches, "training on"):
+        with memory_for(lambda: pieces_too_large(batches, self._tokens_at_once)):
             sums = [
                 self._backward(piece, (number, turn), tokens, last=(number, left) == (mine[-1], 0))
                 for number in mine
                 for turn, left, piece in self._pieces(batches[number])
             ]
             if not mine:
-                self._backward(_take(batches[0], np.array([0])), (0, 0), tokens, last=True, weight=0.0)
+                self._backward(take(batches[0], np.array([0])), (0, 0), tokens, last=True, weight=0.0)
             # Only now: reading a number waits for the device, which computes while we lay out the next batch.
             summed = np.array([math.fsum(float(value) for value in sums)])
         loss = float(self._team.add_up(summed)[0]) / tokens
@@ -144,13 +143,14 @@ class NMT:
         ``smoothed``: with the label smoothing of training. Several processes divide the sentences among them.
         """
         smoothing = self.label_smoothing if smoothed else 0.0
-        joint = _join(batches)
+        joint = join(batches)
         sums = np.zeros(joint.sentences)
         budget = EVALUATION_TOKENS if self.network.device.type == "cpu" else EVALUATION_TOKENS_ELSEWHERE
-        with torch.inference_mode(), memory_for(batches, "measuring"):
-            for number, rows in enumerate(_packs(joint, min(budget, math.ceil(joint.tokens / self._team.size)))):
+        budget = min(budget, self._piece_tokens or budget, math.ceil(joint.tokens / self._team.size))
+        with torch.inference_mode(), memory_for(lambda: pack_too_large(joint, budget)):
+            for number, rows in enumerate(packs(joint, budget)):
                 if self._team.owns(number):
-                    sums[rows] = self._sentence_losses(_take(joint, rows), smoothing)
+                    sums[rows] = self._sentence_losses(take(joint, rows), smoothing)
         return SentenceLosses(self._team.add_up(sums), joint.target_lengths)
 
     def state_dict(self) -> State:
@@ -180,16 +180,12 @@ class NMT:
             }
 
     def _pieces(self, batch: Batch) -> Iterator[tuple[int, int, Batch]]:
-        """A batch in pieces that are small enough: the number of each, how many come after it, and its sentences."""
-        count = round(batch.tokens / TRAINING_TOKENS) if self.network.device.type == "cpu" else 1
-        if count < 2:
-            yield 0, 0, batch
-            return
-        # Pieces are filled up to their budget: the longest sentence more, lest a small rest be one more piece.
-        budget = math.ceil(batch.tokens / count) + int(batch.target_lengths.max())
-        packs = list(_packs(batch, budget))
-        for turn, rows in enumerate(packs):
-            yield turn, len(packs) - 1 - turn, _take(batch, rows)
+        return pieces(batch, self._tokens_at_once)
+
+    @property
+    def _tokens_at_once(self) -> int | None:
+        """Target tokens, about, of a piece; None: batches stay whole."""
+        return self._piece_tokens or (TRAINING_TOKENS if self.network.device.type == "cpu" else None)
 
     def _backward(
         self, batch: Batch, number: tuple[int, int], tokens: int, *, last: bool, weight: float = 1.0
@@ -222,9 +218,16 @@ class NMT:
         source_layout, target_layout = (
             Layout(lengths, heads, device) for lengths in (batch.source_lengths, batch.target_lengths)
         )
+        send_ahead(source_layout, target_layout, flat=self._attends_flat(noise))
         read = (source_N, target_N) if noise is None else (noise.drop_words(ids, UNK) for ids in (source_N, target_N))
         read_source_N, read_target_N = read
         return network(read_source_N, source_layout, read_target_N, target_layout, noise), target_N
+
+    def _attends_flat(self, noise: Noise | None) -> bool:
+        """Whether attention will be one kernel over flat rows."""
+        device, shape = self.network.device, self.network.shape
+        dtype = torch.bfloat16 if self._bf16 else torch.float32
+        return device.type == "cuda" and varlen.suits(device, dtype, shape.width // shape.heads, noise)
 
     def _noise(self, number: tuple[int, int]) -> Noise | None:
         """Dropout of a piece: a function of seed, step and numbers of batch and piece, so resuming needs no state."""
@@ -255,42 +258,3 @@ def _mixed_seed(seed: int, step: int, number: int, piece: int = 0) -> int:
     """The first piece has the seed of the whole batch."""
     entropy = [seed, step, number, *([piece] if piece else [])]
     return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> np.uint64(1))
-
-
-def _join(batches: Sequence[Batch]) -> Batch:
-    """All sentences in one batch, in order."""
-    if len(batches) == 1:
-        return batches[0]
-    return Batch(
-        batches[0].arm,
-        source=np.concatenate([batch.source for batch in batches]),
-        source_lengths=np.concatenate([batch.source_lengths for batch in batches]),
-        target=np.concatenate([batch.target for batch in batches]),
-        target_lengths=np.concatenate([batch.target_lengths for batch in batches]),
-        tokens_by_language={},
-    )
-
-
-def _packs(batch: Batch, budget: int) -> Iterator[IntArray]:
-    """Sentence numbers in groups of at most ``budget`` target tokens (or one sentence), similar lengths together."""
-    order = np.argsort(batch.source_lengths + batch.target_lengths, kind="stable")
-    filled = np.cumsum(batch.target_lengths[order])
-    start = 0
-    while start < len(order):
-        before = filled[start - 1] if start else 0
-        stop = max(start + 1, int(np.searchsorted(filled, before + budget, side="right")))
-        yield order[start:stop]
-        start = stop
-
-
-def _take(batch: Batch, rows: IntArray) -> Batch:
-    source, source_lengths = _sentences(batch.source, batch.source_lengths, rows)
-    target, target_lengths = _sentences(batch.target, batch.target_lengths, rows)
-    return Batch(batch.arm, source, source_lengths, target, target_lengths, tokens_by_language={})
-
-
-def _sentences(flat: IntArray, lengths: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
-    starts = np.cumsum(lengths) - lengths
-    taken = lengths[rows]
-    shifts = np.repeat(starts[rows] - (np.cumsum(taken) - taken), taken)
-    return flat[shifts + np.arange(taken.sum())], taken

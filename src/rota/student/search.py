@@ -5,8 +5,9 @@ B sentences, W hypotheses (beams) of each, R = B * W rows, C candidates, T targe
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,8 +17,11 @@ from torch import Tensor
 
 from rota.student.candidates import best_continuations
 from rota.student.decoding import EncoderCache, StepDecoder
+from rota.student.hardware import TooLargeError, is_out_of_memory
 from rota.student.transformer import DECODER_START, EOS, Transformer
 from rota.types import IntArray
+
+logger = logging.getLogger(__name__)
 
 MAX_LENGTH: Final = 1023
 """No translation is longer: with its end symbol it fills the 1,024 positions of an exported M2M100."""
@@ -53,16 +57,27 @@ def translate(
     the tokens of its source plus ``extra``; there the end symbol is forced. The symbols for padding and beginning are
     never produced. A sentence is finished when ``beam`` hypotheses have ended, as in fairseq, or when no unfinished one
     can still win. ``length_penalty=1`` is the mean log-probability per token, 0 prefers short translations.
-    A batch has ``batch_tokens`` source tokens divided by ``beam``; ``progress`` is called with the number of sentences
-    just finished; ``cache`` spares networks that translate the same sources again their encoders.
+    Long sources come first. A batch has at most ``batch_tokens`` padded source tokens divided by ``beam``, and half as
+    many from the first one on that does not fit into memory. ``progress`` is called with the number of sentences just
+    finished; ``cache`` spares networks that translate the same sources again their encoders.
     """
     _check(networks, sources, beam, length_penalty)
     found: dict[int, Hypothesis] = {}
-    widest = LOGITS // (beam * networks[0].shape.vocabulary)
-    for numbers in _batches(sources, batch_tokens // beam, widest):
+    budget, widest = batch_tokens // beam, LOGITS // (beam * networks[0].shape.vocabulary)
+    left = sorted(range(len(sources)), key=lambda number: -len(sources[number]))
+    while left:
+        numbers = left[: max(1, min(widest, budget // len(sources[left[0]])))]
         chosen = [sources[number] for number in numbers]
         limits = [min(int(max_ratio * len(source)) + extra, MAX_LENGTH) for source in chosen]
-        found.update(zip(numbers, _search(networks, chosen, limits, beam, length_penalty, cache), strict=True))
+        try:
+            found.update(zip(numbers, _search(networks, chosen, limits, beam, length_penalty, cache), strict=True))
+        except (RuntimeError, MemoryError) as error:
+            _check_divisible(error, chosen, beam)
+            if cache is not None:
+                cache.forget()
+            budget, widest = min(budget, len(chosen) * len(chosen[0])) // 2, widest // 2
+            continue
+        left = left[len(numbers) :]
         if progress is not None:
             progress(len(numbers))
     return [found[number] for number in range(len(sources))]
@@ -84,14 +99,15 @@ def _check(networks: Sequence[Transformer], sources: Sequence[IntArray], beam: i
             raise ValueError(f"source {number} has no tokens; it needs at least its language tag and the end symbol")
 
 
-def _batches(sources: Sequence[IntArray], budget: int, widest: int) -> Iterator[list[int]]:
-    """Sentence numbers, long sources first; a batch has at most ``budget`` padded tokens and ``widest`` sentences."""
-    order = sorted(range(len(sources)), key=lambda number: -len(sources[number]))
-    start = 0
-    while start < len(order):
-        count = max(1, min(widest, budget // len(sources[order[start]])))
-        yield order[start : start + count]
-        start += count
+def _check_divisible(error: RuntimeError | MemoryError, sources: Sequence[IntArray], beam: int) -> None:
+    """Passes on whatever half of the batch would not help against."""
+    if not is_out_of_memory(error):
+        raise error
+    if len(sources) == 1:
+        size = f"one sentence of {len(sources[0])} subwords with beam {beam}"
+        remedy = "lower the beam, split the sentence, or leave the GPU out with CUDA_VISIBLE_DEVICES=-1"
+        raise TooLargeError(f"out of memory translating {size}; {remedy}.") from None
+    logger.warning("%d sentences at once do not fit into memory; going on with half as much", len(sources))
 
 
 @torch.inference_mode()

@@ -57,7 +57,7 @@ class SelfAttention(nn.Module):
 
     def forward(self, states_ND: Tensor, layout: Layout, noise: Noise | None, *, causal: bool) -> Tensor:
         projected = self.query_key_value(states_ND)
-        if varlen.fits(projected, layout, noise):
+        if varlen.fits(projected, layout, noise, 3):
             query, key, value = varlen.heads(projected, layout, 3)
             mixed_ND = varlen.attend(query, key, value, layout, layout, causal=causal)
         else:

@@ -9,13 +9,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
 
 from rota.student.attention import Layout
 from rota.student.dropout import Noise
+
+WIDEST: Final = 256
+"""Numbers in a head, at most: the limit of flash attention."""
 
 
 @cache
@@ -31,14 +34,20 @@ def find_kernel() -> Callable[..., Any] | None:
     return varlen_attn if "window_size" in inspect.signature(varlen_attn).parameters else None
 
 
-def fits(rows: Tensor, layout: Layout, noise: Noise | None) -> bool:
-    """Whether the kernel can do it: its number type, its device (Ampere or later), its head width, no dropout."""
+def fits(rows: Tensor, layout: Layout, noise: Noise | None, projections: int = 1) -> bool:
+    """Whether the kernel can do it with these rows, each of so many ``projections`` side by side."""
+    width = rows.shape[1] // (projections * layout.heads)
+    return rows.is_cuda and suits(rows.device, rows.dtype, width, noise)
+
+
+def suits(device: torch.device, dtype: torch.dtype, width: int, noise: Noise | None) -> bool:
+    """Whether the kernel has this number type, GPU (Ampere or later) and head width, and nothing is dropped."""
     return (
-        rows.is_cuda
-        and rows.dtype in (torch.bfloat16, torch.float16)
+        dtype in (torch.bfloat16, torch.float16)
         and (noise is None or noise.attention == 0)
-        and rows.shape[1] // layout.heads % 8 == 0
-        and torch.cuda.get_device_capability(rows.device) >= (8, 0)
+        and width % 8 == 0
+        and width <= WIDEST
+        and torch.cuda.get_device_capability(device) >= (8, 0)
         and find_kernel() is not None
     )
 

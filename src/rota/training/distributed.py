@@ -24,6 +24,7 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from rota.records import Record
+from rota.student.devices import refuse_number
 from rota.student.team import Result, Team
 from rota.training.roll_call import RollCall
 from rota.types import FloatArray
@@ -86,6 +87,7 @@ def _let_go() -> None:
 
 def choose_backend(device: str) -> str:
     """NCCL where every process has a GPU of its own, with gloo beside it for what is said on the CPU."""
+    refuse_number(device)
     if device == "cpu" or not torch.cuda.is_available():
         return "gloo"
     local, available = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()

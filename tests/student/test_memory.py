@@ -1,0 +1,266 @@
+"""Memory that runs out, wherever it does, ends in one line that says what was too large and what helps."""
+
+from __future__ import annotations
+
+import logging
+import re
+from itertools import pairwise
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from student_cases import batch_of, make_network, make_student, random_pairs
+
+from rota.evaluation import comet, translator
+from rota.records import read_record
+from rota.student import nmt, search
+from rota.student.config import StudentConfig
+from rota.student.decoding import EncoderCache
+from rota.student.hardware import TooLargeError, is_out_of_memory, memory_for
+from rota.student.nmt import NMT, build_student
+from rota.student.team import Team
+
+LENGTHS = ((3, 12), (20, 2), (2, 1), (6, 6), (9, 4))
+MANY = random_pairs(*[(3 + number % 5, 2 + number % 4) for number in range(24)])  # 84 target tokens
+CONFIG = """
+data: {corpus: synthetic, synthetic: {families: {la: {lala: 60}}, dev: 5, test: 5}, subwords: {size: 300}}
+student: {preset: tiny, width: 16, feedforward: 16, layers: 1, lr_warmup: 2, dropout: 0}
+training: {steps: 6, tokens: 50, checkpoint_every: 2, threads: 1, tensorboard: false}
+"""
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.yaml").write_text(CONFIG)
+    return tmp_path
+
+
+def run_out_of_memory(*_, **__):
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nMore lines.")
+
+
+def test_memory_that_runs_out_is_recognised_on_cpu_and_gpu():
+    with pytest.raises(RuntimeError) as found:
+        torch.empty(2**52)
+    assert is_out_of_memory(found.value)
+    assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"))
+    assert not is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported at some other API call",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+        "MPS backend out of memory (MPS allocated: 9.05 GB, other allocations: 1 MB, max allowed: 9.07 GB)",
+    ],
+)
+def test_so_is_what_drivers_and_libraries_say_of_it(message):
+    assert is_out_of_memory(RuntimeError(message))
+    assert not is_out_of_memory(ConnectionError(message)), "the last words of another process"
+
+
+def test_whoever_is_nearer_to_the_cause_says_what_helps():
+    with (
+        pytest.raises(TooLargeError, match="^out of memory reading; read less$"),
+        memory_for(lambda: "doing much; do less"),
+        memory_for(lambda: "reading; read less"),
+    ):
+        raise MemoryError
+
+
+def test_an_update_without_enough_memory_says_what_was_too_large(monkeypatch):
+    student = make_student()
+    before = {name: tensor.clone() for name, tensor in student.network.state_dict().items()}
+    monkeypatch.setattr(student.network, "forward", run_out_of_memory)
+    batches = [batch_of(random_pairs((3, 3))), batch_of(MANY)]
+    with pytest.raises(TooLargeError) as found:
+        student.update(batches)
+    assert str(found.value) == (
+        "out of memory training on a batch of 84 target tokens in 24 sentences, the longest of 7; "
+        "the same run goes on with --set student.piece_tokens=42, which takes less at once."
+    )
+    with pytest.raises(TooLargeError) as found:
+        student.losses(batches)
+    assert str(found.value) == (
+        "out of memory measuring 87 target tokens in 25 sentences, the longest of 7; "
+        "the same run goes on with --set student.piece_tokens=43, which takes less at once."
+    )
+    assert student.step == 0
+    assert all(torch.equal(before[name], tensor) for name, tensor in student.network.state_dict().items())
+
+
+def follow(student, batches):
+    """Runs out of memory, and again with the setting that the message names, until no setting is named."""
+    sizes = []
+    for _ in range(10):
+        with pytest.raises(TooLargeError) as found:
+            student.update(batches)
+        sizes.append(int(re.search(r"a (?:batch|piece) of (\d+) target", str(found.value))[1]))
+        setting = re.search(r"--set student\.piece_tokens=(\d+)", str(found.value))
+        if setting is None:
+            break
+        student = make_student(student.network, piece_tokens=int(setting[1]))
+    return sizes, str(found.value)
+
+
+def test_the_setting_it_names_always_makes_the_largest_piece_smaller(monkeypatch):
+    student = make_student()
+    monkeypatch.setattr(student.network, "forward", run_out_of_memory)
+    for pairs in (MANY, random_pairs(*LENGTHS)):
+        sizes, end = follow(student, [batch_of(pairs)])
+        assert len(sizes) > 1
+        assert all(after <= 0.75 * before for before, after in pairwise(sizes)), sizes
+        assert "a sentence cannot be divided: it needs a device with more memory" in end
+
+
+def test_losses_are_measured_in_packs_that_the_setting_makes_smaller(monkeypatch):
+    student, small = make_student(), make_student(piece_tokens=20)
+    sizes = []
+    measure = NMT._sentence_losses
+    monkeypatch.setattr(NMT, "_sentence_losses", lambda self, *a: sizes.append(a[0].tokens) or measure(self, *a))
+    whole = student.losses([batch_of(MANY)]).per_token
+    assert sizes == [84]
+    assert small.losses([batch_of(MANY)]).per_token == pytest.approx(whole, rel=1e-6)
+    assert len(sizes) > 4
+    assert max(sizes[1:]) <= 20
+
+
+@pytest.mark.parametrize("method", ["_clip", "_forward"])
+def test_other_errors_are_not_taken_for_a_lack_of_memory(monkeypatch, method):
+    student = make_student()
+    monkeypatch.setattr(student, method, lambda *_: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        student.update([batch_of(random_pairs((3, 3)))])
+
+
+def test_after_the_gradients_smaller_pieces_are_not_recommended(monkeypatch):
+    student = make_student()
+    monkeypatch.setattr(student._optimiser, "step", run_out_of_memory)
+    with pytest.raises(TooLargeError, match="clipping gradients or changing weights; this needs a device with more"):
+        student.update([batch_of(MANY)])
+
+
+@pytest.mark.parametrize("place", [(torch.nn.Module, "to"), (Team, "replicate"), (NMT, "_start_moments")])
+def test_a_student_that_does_not_fit_says_how_large_it_is(monkeypatch, place):
+    config = StudentConfig(preset="base", layers=1, width=64, heads=2, feedforward=100)
+    with monkeypatch.context() as patch:
+        patch.setattr(*place, run_out_of_memory)
+        with pytest.raises(TooLargeError) as found:
+            build_student(config, vocabulary=10_000, steps=10, seed=1)
+    weights = sum(map(torch.numel, build_student(config, vocabulary=10_000, steps=10, seed=1).network.parameters()))
+    expected = (
+        f"building a student of {weights / 1e6:.1f} million weights, 0.0 GB with gradients and moments; this needs"
+    )
+    assert expected in str(found.value)
+
+
+SOURCES = [np.array(source) for source, _ in random_pairs(*((length, 1) for length in (4, 9, 4, 2, 7, 3, 5, 8)))]
+
+
+def fit(monkeypatch, most):
+    """The memory holds a search of so many sentences; returns the numbers of sentences that were tried."""
+    tried, plain = [], search._search
+
+    def attempt(networks, sources, *rest):
+        tried.append(len(sources))
+        return plain(networks, sources, *rest) if len(sources) <= most else run_out_of_memory()
+
+    monkeypatch.setattr(search, "_search", attempt)
+    return tried
+
+
+def test_a_batch_that_does_not_fit_is_translated_in_halves(monkeypatch, caplog):
+    whole = search.translate([make_network()], SOURCES, beam=2)
+    tried, finished = fit(monkeypatch, 3), []
+    with caplog.at_level(logging.WARNING):
+        found = search.translate([make_network()], SOURCES, beam=2, progress=finished.append)
+    # Lengths 9 8 7 5 4 4 3 2. 72 padded tokens fail, then 36; with 18 four sentences of 4 fail again, which leaves 8.
+    assert tried == [8, 4, 2, 2, 4, 2, 2]
+    assert finished == [2, 2, 2, 2]
+    assert [each.ids.tolist() for each in found] == [each.ids.tolist() for each in whole]
+    assert "8 sentences at once do not fit into memory; going on with half as much" in caplog.text
+
+
+def test_what_encoders_said_is_forgotten_to_make_room(monkeypatch):
+    network, cache = make_network(), EncoderCache()
+    search.translate([network], SOURCES, beam=2, cache=cache)
+    tried = fit(monkeypatch, 7)
+    search.translate([network], SOURCES, beam=2, cache=cache)
+    assert tried == [8, 4, 4]
+    assert len(cache._states[network]) == 2, "the two halves, and no longer the whole"
+
+
+def test_a_sentence_that_does_not_fit_is_told_of_with_the_beam(monkeypatch):
+    fit(monkeypatch, 0)
+    with pytest.raises(
+        TooLargeError, match="translating one sentence of 9 subwords with beam 2; lower the beam, split"
+    ):
+        search.translate([make_network()], SOURCES, beam=2)
+
+
+def test_other_errors_of_a_search_are_passed_on(monkeypatch):
+    monkeypatch.setattr(search, "_search", lambda *_: torch.zeros(2, 3) @ torch.zeros(2, 3))
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        search.translate([make_network()], SOURCES)
+
+
+def test_on_the_command_line_it_is_one_line_with_the_last_checkpoint(rota, project, monkeypatch):
+    backward = NMT._backward
+
+    def run_out_at_step_5(self, *arguments, **settings):
+        return run_out_of_memory() if self.step == 4 else backward(self, *arguments, **settings)
+
+    monkeypatch.setattr(NMT, "_backward", run_out_at_step_5)
+    code, _, error = rota("train", "run.yaml")
+    assert code == 1
+    assert error.count("\n") == 1
+    assert error.startswith("error: out of memory training on a batch of")
+    assert error.endswith("The last good checkpoint is runs/run/checkpoints/4.\n")
+
+
+def test_a_run_goes_on_in_smaller_pieces_with_the_same_losses(rota, project):
+    assert rota("train", "run.yaml", "--run", "whole")[0] == 0
+    assert rota("train", "run.yaml", "--run", "divided", "--until", "3")[0] == 0
+    code, _, error = rota("train", "run.yaml", "--run", "divided", "--set", "student.piece_tokens=15")
+    assert (code, error) == (0, "")
+    losses = [[step["loss"] for step in read_record(project / run / "steps.jsonl")] for run in ("whole", "divided")]
+    assert len(losses[0]) == 6
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+    assert losses[1] != losses[0], "it was divided"
+
+
+@pytest.mark.parametrize("command", [["evaluate", "runs/run"], ["translate", "runs/run", "--language", "lala"]])
+def test_loading_and_translating_without_enough_memory_is_one_line(rota, project, monkeypatch, command):
+    assert rota("train", "run.yaml")[0] == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(translator.Transformer, "to", run_out_of_memory)
+        code, _, error = rota(*command, stdin="lala\n")
+        assert (code, error.count("\n")) == (1, 1)
+        assert "out of memory loading 1 of the checkpoints in runs/run; use fewer" in error
+    fit(monkeypatch, 0)
+    code, _, error = rota(*command, stdin="lala\n")
+    assert code == 1
+    assert error.splitlines()[-1].startswith("error: out of memory translating one sentence of")
+
+
+def test_memory_that_runs_out_where_nobody_expects_it_is_one_line_too(rota, project, monkeypatch):
+    monkeypatch.setattr(nmt.NMT, "load_state_dict", run_out_of_memory)
+    assert rota("train", "run.yaml", "--until", "2")[0] == 0
+    code, _, error = rota("train", "run.yaml")
+    assert (code, error.count("\n")) == (1, 1)
+    assert error.startswith(
+        "error: out of memory (CUDA out of memory. Tried to allocate 2.00 GiB); free some, or leave"
+    )
+    monkeypatch.setattr(nmt.NMT, "load_state_dict", lambda *_: torch.zeros(2, 3) @ torch.zeros(2, 3))
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        rota("train", "run.yaml")
+
+
+def test_comet_without_enough_memory_says_what_helps():
+    model = SimpleNamespace(prepare_for_inference=run_out_of_memory)
+    with pytest.raises(TooLargeError, match="scoring 2 sentences with COMET; leave the GPU out with CUDA_VISIBLE"):
+        comet.Comet(model, "wmt", "signature").score(["a", "b"], ["a", "b"], ["a", "b"])
