@@ -30,7 +30,7 @@ from rota.evaluation.evaluate import evaluate as evaluate_run
 from rota.evaluation.translations import Progress
 from rota.evaluation.translator import read_run
 from rota.records import Record, write_atomically
-from rota.settings import ConfigError
+from rota.settings import FREE, ConfigError, leaves
 from rota.student.nmt import build_student
 from rota.student.team import Team
 from rota.teachers import Classroom, build_teacher
@@ -215,12 +215,6 @@ def describe(config: RunConfig, store: Store) -> dict[str, Any]:
     }
 
 
-# Settings that may differ when a run goes on: they do not change what is computed, but for rounding and, of some, the
-# masks of dropout. The folder of a replayed run may have moved; the teacher itself refuses another run in it.
-FREE = {"name", "training.keep", "training.tensorboard", "training.threads", "student.device"}
-FREE |= {"data.folder", "teacher.run", "student.compile", "student.piece_tokens"}
-
-
 def _same_run(before: dict[str, Any], now: dict[str, Any], run: Path) -> None:
     if before["data"]["fingerprint"] != now["data"]["fingerprint"]:
         raise ConfigError(f"{run} was trained on other data; choose another folder with --run, or delete this one")
@@ -231,7 +225,7 @@ def _same_run(before: dict[str, Any], now: dict[str, Any], run: Path) -> None:
 
 def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
     """The first setting that makes two dumped configs two runs, with both values; None if it is the same run."""
-    old, new = _leaves(_with_defaults(before)), _leaves(now)
+    old, new = leaves(_with_defaults(before)), leaves(now)
     for key in sorted({*old, *new} - FREE):
         if old.get(key) != new.get(key) and not key.startswith(("evaluation.", "data.")):
             return f"{key} was {old.get(key)!r} and is {new.get(key)!r}"
@@ -244,13 +238,6 @@ def _with_defaults(dumped: dict[str, Any]) -> dict[str, Any]:
         return parse_config(dumped).dump()
     except ConfigError:
         return dumped
-
-
-def _leaves(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    leaves: dict[str, Any] = {}
-    for key, value in tree.items():
-        leaves |= _leaves(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return leaves
 
 
 def seed_for(seed: int, component: str) -> int:

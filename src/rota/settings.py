@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, PlainValidator, ValidationError
 from pydantic_core import ErrorDetails
@@ -202,3 +202,24 @@ def _has_union(annotation: Any) -> bool:
 def _nearest(key: str, known: list[str]) -> str:
     close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else f"; known here: {', '.join(known)}"
+
+
+FREE: Final = frozenset(
+    {
+        *("name", "data.folder", "student.compile", "student.device", "student.piece_tokens", "teacher.run"),
+        *("training.keep", "training.tensorboard", "training.threads"),
+    }
+)
+"""Settings that may differ between two parts of a run.
+
+They do not change what is computed, but for rounding and, of some, the masks of dropout. The folder of a replayed run
+may have moved; the teacher itself refuses another run in it.
+"""
+
+
+def leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A dumped config as one level, such as ``student.device``."""
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        found |= leaves(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return found

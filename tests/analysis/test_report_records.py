@@ -161,6 +161,20 @@ def test_plain_runs_that_differ_in_the_seed_alone_are_one_row(tmp_path):
     assert rows["uniform"].title == "uniform (warm-up 10%)"
 
 
+@pytest.mark.parametrize(
+    ("section", "change", "rows"),
+    [("student", {"device": "cuda"}, 1), ("student", {"piece_tokens": None}, 1), ("student", {"width": 999}, 2)],
+)
+def test_where_a_run_was_trained_and_settings_that_are_not_set_do_not_make_it_another_row(
+    tmp_path, section, change, rows
+):
+    folders = [make_run(tmp_path / f"uniform-{seed}", seed=seed) for seed in (1, 2)]
+    about = json.loads((folders[1] / "run.json").read_text())
+    about["config"][section] |= change
+    (folders[1] / "run.json").write_text(json.dumps(about))
+    assert len(read_study(folders).rows) == rows
+
+
 def test_mistakes_are_one_line_with_the_remedy(tmp_path):
     run = make_run(tmp_path / "one" / "a")
     make_run(tmp_path / "two" / "a")

@@ -12,6 +12,7 @@ from typing import Any
 
 from rota.analysis.history import History, read_history
 from rota.records import Entry, read_record
+from rota.settings import FREE, leaves
 from rota.types import Arm
 
 Progress = Callable[[str, int, int | None], None]
@@ -227,8 +228,10 @@ class _RowNames:
 
 
 def _settings(about: dict[str, Any]) -> str:
-    parts = {name: about["config"][name] for name in ("student", "teacher", "training")}
-    return json.dumps([parts, about["data"]["fingerprint"]], sort_keys=True)
+    """What makes two runs the same but for their seed. Unset ones are left out: a later version may have more."""
+    parts = leaves({name: about["config"][name] for name in ("student", "teacher", "training")})
+    told = {key: value for key, value in parts.items() if value is not None and key not in FREE}
+    return json.dumps([told, about["data"]["fingerprint"]], sort_keys=True)
 
 
 def _new_row(name: str, about: dict[str, Any]) -> Row:
