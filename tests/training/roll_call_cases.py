@@ -21,7 +21,7 @@ from torch.distributed import TCPStore
 
 from rota.training import distributed, roll_call
 
-roll_call.PATIENCE, roll_call.LISTEN_EVERY, roll_call.GRACE = 2.0, 0.05, 0.5
+roll_call.PATIENCE, roll_call.LISTEN_EVERY, roll_call.GRACE = 4.0, 0.05, 1.5
 
 
 def come_to_harm(how: str) -> None:
@@ -54,7 +54,7 @@ def be(rank: int, size: int, port: int, how: str, victims: set[int], pipe: int) 
 def play(case: str) -> list[dict[str, object]]:
     how, size, ranks = case.split(":")
     victims = set(map(int, ranks.split(",")))
-    distributed.TIMEOUT = timedelta(seconds=2 if how == "hang" else 60)
+    distributed.TIMEOUT = timedelta(seconds=5 if how == "hang" else 60)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

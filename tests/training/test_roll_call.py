@@ -16,7 +16,7 @@ CASES = ["kill:3:0", "kill:4:3", "kill:4:1,2", "error:4:1", "error:3:0", "hang:3
 def said():
     script = Path(__file__).with_name("roll_call_cases.py")
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, script, *CASES], env=environment, capture_output=True, timeout=100)
+    done = subprocess.run([sys.executable, script, *CASES], env=environment, capture_output=True, timeout=200)
     assert done.returncode == 0, done.stderr.decode()
     return json.loads(done.stdout)
 
