@@ -64,9 +64,9 @@ def translate(
     _check(networks, sources, beam, length_penalty)
     found: dict[int, Hypothesis] = {}
     budget, widest = batch_tokens // beam, LOGITS // (beam * networks[0].shape.vocabulary)
-    left = sorted(range(len(sources)), key=lambda number: -len(sources[number]))
-    while left:
-        numbers = left[: max(1, min(widest, budget // len(sources[left[0]])))]
+    order, done = sorted(range(len(sources)), key=lambda number: -len(sources[number])), 0
+    while done < len(order):
+        numbers = order[done : done + max(1, min(widest, budget // len(sources[order[done]])))]
         chosen = [sources[number] for number in numbers]
         limits = [min(int(max_ratio * len(source)) + extra, MAX_LENGTH) for source in chosen]
         try:
@@ -77,7 +77,7 @@ def translate(
                 cache.forget()
             budget, widest = min(budget, len(chosen) * len(chosen[0])) // 2, widest // 2
             continue
-        left = left[len(numbers) :]
+        done += len(numbers)
         if progress is not None:
             progress(len(numbers))
     return [found[number] for number in range(len(sources))]
