@@ -37,8 +37,9 @@ from rota.teachers import Classroom, build_teacher
 from rota.training.devsets import DevSets
 from rota.training.distributed import NoRecord, join_team
 from rota.training.journal import Journal
-from rota.training.loop import Listener, Loop, Streams
+from rota.training.loop import Listener, Loop
 from rota.training.probe import Probe
+from rota.training.streams import Streams
 from rota.training.tensorboard import TensorBoard
 
 
@@ -100,6 +101,7 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
         training,
         decide_every=config.teacher.decide_every,
         observe_every=config.teacher.observe_every,
+        listens=config.teacher.listens,
         team=team,
     )
     team.after_first(lambda: start_run(config, store, sets, run))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Flag, auto
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
@@ -120,8 +120,11 @@ class Teacher(Checkpointable, Protocol):
 class Student(Checkpointable, Protocol):
     """The model that learns."""
 
-    def update(self, batches: Sequence[Batch]) -> float:
-        """One optimiser step over all batches together; returns the loss without smoothing, nats per token."""
+    def update(self, batches: Sequence[Batch], draw_next: Callable[[], Sequence[Batch]] = list) -> float:
+        """One optimiser step over all batches together; returns the loss without smoothing, nats per token.
+
+        ``draw_next`` is called once, while a GPU computes: the batches of the next update, or none if nobody knows yet.
+        """
         ...
 
     def losses(self, batches: Sequence[Batch], *, smoothed: bool = False) -> SentenceLosses:

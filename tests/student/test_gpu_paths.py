@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import shutil
+from itertools import groupby, pairwise
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from rota.student.config import StudentConfig
 from rota.student.dropout import Noise
 from rota.student.hardware import upload
 from rota.student.nmt import NMT, build_student
+from rota.student.team import Team
 from rota.student.transformer import Transformer
 
 LENGTHS = ((3, 12), (20, 2), (2, 1), (6, 6), (9, 4))
@@ -88,7 +90,7 @@ def test_all_of_it_is_on_its_way_before_the_network_computes(monkeypatch, flat):
     student, sent, forward = make_student(), [], Transformer.forward
     monkeypatch.setattr(attention, "upload", lambda *arguments: sent.append(0) or upload(*arguments))
     if flat:
-        monkeypatch.setattr(NMT, "_attends_flat", lambda *_: True)
+        monkeypatch.setattr(NMT, "_attends_flat", lambda *_, **__: True)
         monkeypatch.setattr(varlen, "find_kernel", lambda: kernel_by_hand)
         monkeypatch.setattr(varlen, "fits", lambda *_: True)
 
@@ -107,13 +109,54 @@ def test_all_of_it_is_on_its_way_before_the_network_computes(monkeypatch, flat):
 
 def test_rectangles_are_built_unless_the_kernel_will_do(monkeypatch):
     student = make_student(bf16=True)
-    assert not student._attends_flat(None), "a CPU"
+    assert not student._attends_flat(training=True), "a CPU"
     monkeypatch.setattr(Transformer, "device", GPU)
     monkeypatch.setattr(varlen, "find_kernel", lambda: kernel_by_hand)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 0))
-    assert student._attends_flat(None)
-    assert not student._attends_flat(Noise(torch.Generator(), states=0.3, attention=0.1))
-    assert not make_student(bf16=False)._attends_flat(None)
+    assert student._attends_flat(training=True)
+    dropping = make_student(bf16=True, attention_dropout=0.1)
+    assert not dropping._attends_flat(training=True)
+    assert dropping._attends_flat(training=False)
+    assert not make_student(bf16=False)._attends_flat(training=True)
+
+
+@pytest.fixture
+def order(monkeypatch):
+    """What happens in updates, in order: tables sent to the device, the network's turn, a number read from it."""
+    found, forward, add_up = [], Transformer.forward, Team.add_up
+    monkeypatch.setattr(attention, "upload", lambda *given: found.append("send") or upload(*given))
+    monkeypatch.setattr(Transformer, "forward", lambda *given: found.append("compute") or forward(*given))
+    monkeypatch.setattr(Team, "add_up", lambda *given: found.append("read") or add_up(*given))
+    return found
+
+
+def once_each(events: list[str]) -> list[str]:
+    return [event for event, _ in groupby(events)]
+
+
+@pytest.mark.parametrize("piece_tokens", [None, 4])
+def test_the_next_batch_is_on_its_way_before_the_loss_is_read(order, piece_tokens):
+    first, second = (batch_of(random_pairs(*lengths)) for lengths in (LENGTHS, OTHER_LENGTHS))
+    student = make_student(piece_tokens=piece_tokens)
+    pieces = sum(1 for _ in student._pieces(first)), sum(1 for _ in student._pieces(second))
+    assert pieces == ((1, 1) if piece_tokens is None else (2, 2))
+    order.clear()
+    student.update([first], lambda: order.append("draw") or [second])
+    assert once_each(order) == ["send", "compute"] * pieces[0] + ["draw", "send", "read"]
+    order.clear()
+    student.update([second])
+    assert once_each(order) == ["compute"] + ["send", "compute"] * (pieces[1] - 1) + ["read"]
+
+
+@pytest.mark.parametrize("piece_tokens", [None, 4])
+def test_laid_out_ahead_or_not_it_is_the_same_training(piece_tokens):
+    batches = [
+        [batch_of(random_pairs(*lengths, seed=step))] for step in range(3) for lengths in (LENGTHS, OTHER_LENGTHS)
+    ]
+    plain, ahead, wrong = (make_student(dropout=0.3, word_dropout=0.1, piece_tokens=piece_tokens) for _ in range(3))
+    expected = [plain.update(now) for now in batches]
+    assert [ahead.update(now, lambda then=then: then) for now, then in pairwise([*batches, []])] == expected
+    assert [wrong.update(now, lambda: batches[0]) for now in batches] == expected, "others than announced are no harm"
 
 
 # torch.compile looks at the gradient of every tensor it is given, which warns for most of them.

@@ -32,8 +32,8 @@ def test_pieces_hold_every_sentence_once_and_are_counted_down(monkeypatch):
     monkeypatch.setattr(nmt, "TRAINING_TOKENS", 21)  # 84 tokens: four pieces
     turns, left, parts = zip(*pieces_of(make_student(), batch_of(PAIRS)), strict=True)
     assert (turns, left) == ((0, 1, 2, 3), (3, 2, 1, 0))
-    assert sum(part.sentences for part in parts) == len(PAIRS)
-    assert sorted(token for part in parts for token in part.target.tolist()) == sorted(
+    assert sum(part.target.sentences for part in parts) == len(PAIRS)
+    assert sorted(token for part in parts for token in part.target_N.tolist()) == sorted(
         token for _, target in PAIRS for token in target
     )
 
@@ -41,7 +41,7 @@ def test_pieces_hold_every_sentence_once_and_are_counted_down(monkeypatch):
 def test_a_batch_that_fits_stays_whole_with_the_dropout_it_always_had(monkeypatch):
     batch = batch_of(PAIRS)
     monkeypatch.setattr(nmt, "TRAINING_TOKENS", 60)  # 84 tokens are less than one and a half times that
-    assert [piece is batch for _, _, piece in pieces_of(make_student(), batch)] == [True]
+    assert [piece.target_N.tolist() for _, _, piece in pieces_of(make_student(), batch)] == [batch.target.tolist()]
     assert nmt._mixed_seed(1, 2, 3, 0) == nmt._mixed_seed(1, 2, 3)
     assert nmt._mixed_seed(1, 2, 3, 1) != nmt._mixed_seed(1, 2, 3)
 

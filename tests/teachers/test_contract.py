@@ -232,3 +232,20 @@ def test_a_missing_or_non_finite_loss_is_refused_and_leaves_no_trace(case, value
         room.tell()
         untouched.tell()
     assert same(room.teacher.state_dict(), untouched.teacher.state_dict())
+
+
+@every_teacher
+def test_one_that_does_not_listen_answers_the_same_before_it_is_told(case):
+    """Warm-up included: the loop may then ask it one update ahead."""
+    usual, ahead = Room(case), Room(case)
+    listens = CASES[case]["name"].startswith(("tscl", "dqn", "own_teacher"))
+    assert usual.config.listens == listens
+    if not listens:
+        every, first = usual.config.decide_every, ahead.ask()
+        decisions = [first]
+        for turn in range(1, 40):
+            following = ahead.teacher.ask(turn * every)
+            ahead.tell()
+            ahead.decision = following
+            decisions.append(following)
+        assert decisions == usual.turns(40)

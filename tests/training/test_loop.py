@@ -11,8 +11,9 @@ from rota.settings import Duration
 from rota.student.nmt import NotFiniteError
 from rota.teachers.base import Measurements
 from rota.training.journal import Journal
-from rota.training.loop import Loop, Streams, TrainingConfig
+from rota.training.loop import Loop, TrainingConfig
 from rota.training.probe import Probe
+from rota.training.streams import Streams
 from rota.types import Batch, Decision, SentenceLosses, Watch
 
 
@@ -20,10 +21,11 @@ class FakeStudent:
     """Its loss is 5 / (1 + updates); it remembers the arms it was trained on."""
 
     def __init__(self):
-        self.history = []
+        self.history, self.announced = [], []
 
-    def update(self, batches):
-        self.history.append([batch.arm for batch in batches])
+    def update(self, batches, draw_next):
+        self.history.append([[batch.arm, batch.tokens] for batch in batches])
+        self.announced.append([[batch.arm, batch.tokens] for batch in draw_next()])
         return 5 / len(self.history)
 
     def losses(self, batches, *, smoothed=False):
@@ -42,14 +44,16 @@ class FakeTeacher:
 
     def __init__(self, arms=("az", "tr"), watches=Watch.NOTHING):
         self.arms, self.watches = arms, watches
-        self.asked, self.told = [], []
+        self.asked, self.told, self.events = [], [], []
 
     def ask(self, step):
         self.asked.append(step)
+        self.events.append(f"ask {step}")
         return Decision(self.arms[len(self.asked) % len(self.arms)], why="turn", probability=0.5, scores={"az": 1.0})
 
     def tell(self, observation):
         self.told.append(observation)
+        self.events.append(f"tell {observation.step}")
 
     def state_dict(self):
         return {"asked": self.asked}
@@ -90,7 +94,7 @@ class FakeSets:
         self.joint = batch("mixed", 2)
 
 
-def make_loop(folder, *, teacher=None, steps=20, decide_every=1, observe_every=None, **settings):
+def make_loop(folder, *, teacher=None, steps=20, decide_every=1, observe_every=None, listens=True, **settings):
     student = FakeStudent()
     config = TrainingConfig(
         steps=steps, validate_every=Duration(5), checkpoint_every=Duration(6), tensorboard=False, **settings
@@ -105,6 +109,7 @@ def make_loop(folder, *, teacher=None, steps=20, decide_every=1, observe_every=N
         config,
         decide_every=decide_every,
         observe_every=observe_every,
+        listens=listens,
     )
 
 
@@ -121,7 +126,7 @@ def steps_of(folder):
 def test_a_decision_holds_for_as_many_updates_as_it_says(tmp_path):
     loop = finish(make_loop(tmp_path, decide_every=4))
     assert loop.teacher.asked == [0, 4, 8, 12, 16]
-    assert [arms[0] for arms in loop.student.history[:8]] == ["tr"] * 4 + ["az"] * 4
+    assert [batches[0][0] for batches in loop.student.history[:8]] == ["tr"] * 4 + ["az"] * 4
 
 
 def test_the_teacher_is_told_after_the_updates_of_its_decision(tmp_path):
@@ -155,7 +160,7 @@ def test_only_what_is_watched_is_measured(tmp_path):
 def test_accumulation_draws_that_many_batches_for_one_update(tmp_path):
     loop = finish(make_loop(tmp_path, accumulate=3))
     assert len(loop.student.history) == 20
-    assert all(len(arms) == 3 for arms in loop.student.history)
+    assert all(len(batches) == 3 for batches in loop.student.history)
 
 
 def test_every_step_is_recorded_with_its_reason(tmp_path):
@@ -206,16 +211,34 @@ def test_timings_are_in_a_file_of_their_own(tmp_path):
     assert "seconds" not in json.dumps(steps_of(tmp_path))
 
 
+def test_time_counts_for_one_phase_only(tmp_path, monkeypatch):
+    clock = iter([0.0, *np.cumsum([1.0, 2.0, 4.0, 8.0, 16.0]), 99.0])
+    monkeypatch.setattr("rota.training.journal.time.perf_counter", lambda: next(clock))
+    journal = Journal(tmp_path)
+    with journal.timed("updates"), journal.timed("batches"):
+        pass
+    journal.timing(1)
+    journal.close()
+    assert next(read_record(tmp_path / "timings.jsonl"))["phases"] == {"updates": 2.0 + 8.0, "batches": 4.0}
+
+
 def test_checkpoints_come_on_time_and_at_the_end(tmp_path):
     loop = finish(make_loop(tmp_path))
     assert [found.step for found in loop.checkpoints.list()] == [6, 12, 18, 20]
 
 
 @pytest.mark.parametrize("cut", [1, 6, 7, 10, 13, 19])
-def test_a_run_cut_in_two_equals_a_run_in_one_piece(tmp_path, cut):
-    whole = finish(make_loop(tmp_path / "whole", decide_every=4))
-    finish(make_loop(tmp_path / "parts", decide_every=4), until=cut)
-    second = make_loop(tmp_path / "parts", decide_every=4)
+@pytest.mark.parametrize("how", ["until", "stop"])
+@pytest.mark.parametrize(
+    "manner",
+    [{"decide_every": 4}, {"decide_every": 4, "listens": False}, {"listens": False}, {"observe_every": 5}],
+    ids=["listens", "deaf", "deaf at every step", "observes seldom"],
+)
+def test_a_run_cut_in_two_equals_a_run_in_one_piece(tmp_path, cut, how, manner):
+    whole = finish(make_loop(tmp_path / "whole", **manner))
+    first = make_loop(tmp_path / "parts", **manner)
+    finish(first, until=cut) if how == "until" else finish(first, stop=lambda: first.step == cut)
+    second = make_loop(tmp_path / "parts", **manner)
     second.resume()
     assert second.step == cut
     finish(second)
@@ -224,6 +247,61 @@ def test_a_run_cut_in_two_equals_a_run_in_one_piece(tmp_path, cut):
     for name in ("steps.jsonl", "validations.jsonl"):
         assert (tmp_path / "parts" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert [found.step for found in second.checkpoints.list()] == [found.step for found in whole.checkpoints.list()]
+
+
+def test_what_comes_next_is_drawn_ahead_while_a_decision_stands(tmp_path):
+    student = finish(make_loop(tmp_path, decide_every=4)).student
+    last = {3, 7, 11, 15, 19}
+    expected = [[] if number in last else student.history[number + 1] for number in range(20)]
+    assert student.announced == expected
+
+
+def test_a_teacher_that_does_not_listen_is_asked_ahead(tmp_path):
+    loop = finish(make_loop(tmp_path, listens=False))
+    assert loop.student.announced == [*loop.student.history[1:], []]
+    assert loop.teacher.asked == list(range(20))
+    assert loop.teacher.events[:4] == ["ask 0", "ask 1", "tell 1", "ask 2"]
+
+
+@pytest.mark.parametrize("observe_every", [1, 4])
+def test_one_that_listens_is_told_before_it_is_asked(tmp_path, observe_every):
+    teacher = finish(make_loop(tmp_path, observe_every=observe_every)).teacher
+    expected = [
+        event
+        for step in range(20)
+        for event in ([f"tell {step}"] if step and step % observe_every == 0 else []) + [f"ask {step}"]
+    ]
+    assert teacher.events == [*expected, "tell 20"]
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_batches_drawn_ahead_are_none_that_a_checkpoint_has_seen(tmp_path, accumulate):
+    loop = make_loop(tmp_path, teacher=FakeTeacher(arms=("az",)), listens=False, accumulate=accumulate)
+    loop.run(stop=lambda: loop.step == 8)
+    assert loop.streams["az"].drawn == 9 * accumulate, "those of the ninth update lie ready"
+    assert loop.streams.state_dict() == {"az": {"drawn": 8 * accumulate}}
+    finish(loop, until=9)  # the same loop goes on with what it has
+    assert loop.student.history[8] == [["az", 8 * accumulate + number] for number in range(1, accumulate + 1)]
+
+
+def test_a_loop_that_goes_back_to_its_checkpoint_forgets_what_lies_ready(tmp_path):
+    loop = make_loop(tmp_path, teacher=FakeTeacher(arms=("az",)), listens=False)
+    loop.run(stop=lambda: loop.step == 9)
+    loop.journal.flush()
+    loop.checkpoints.drop([9])
+    loop.resume()
+    finish(loop, until=8)
+    assert loop.student.history == [[["az", number]] for number in range(1, 9)]
+
+
+def test_a_checkpoint_from_before_there_was_a_next_decision_is_read(tmp_path):
+    loop = make_loop(tmp_path)
+    loop.run(7)
+    state = loop.state_dict()
+    del state["next"]
+    loop.load_state_dict(state)
+    finish(loop, until=9)
+    assert loop.step == 9
 
 
 def test_records_after_the_checkpoint_are_written_again_not_twice(tmp_path):

@@ -82,7 +82,7 @@ def matrices(student: NMT, batch: Batch) -> list[Matrix]:
     return [
         matrix
         for piece in pieces
-        for matrix in matrices_of_piece(student.network.shape, len(piece.source), len(piece.target))
+        for matrix in matrices_of_piece(student.network.shape, len(piece.source_N), len(piece.target_N))
     ]
 
 

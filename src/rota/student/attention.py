@@ -90,19 +90,6 @@ class Layout:
         return Parts(shape, into, back)
 
 
-def send_ahead(source: Layout, target: Layout, *, flat: bool) -> None:
-    """Builds what the layers will ask for and starts its way to the device before the first of them computes.
-
-    ``flat``: for the kernel of :mod:`rota.student.varlen`, which wants no rectangles.
-    """
-    here = ("bounds",) if flat else ("query_key_value", "query")
-    source_needs = ("positions", *here, *(() if flat else ("hide_padding", "key_value")))
-    target_needs = ("positions", "first_rows", *here, *(() if flat else ("hide_future",)))
-    for layout, needs in ((source, source_needs), (target, target_needs)):
-        for name in needs:
-            getattr(layout, name)
-
-
 def attend(
     rows: Sequence[Tensor], parts: Sequence[Parts], hidden: Tensor, back: Parts, noise: Noise | None = None
 ) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Final
 
@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from rota.student import varlen
-from rota.student.attention import Layout, send_ahead
 from rota.student.compiled import compile_blocks
 from rota.student.config import Schedule, StudentConfig
 from rota.student.devices import find_device
 from rota.student.dropout import Noise
-from rota.student.hardware import OTHER_DEVICE, allow_tf32, keep_memory, memory_for, upload
+from rota.student.hardware import OTHER_DEVICE, allow_tf32, keep_memory, memory_for
+from rota.student.laid_out import LaidOut, lay_out
 from rota.student.loss import smoothed_loss, token_losses
 from rota.student.packs import join, pack_too_large, packs, pieces, pieces_too_large, take
 from rota.student.team import Team
@@ -110,12 +110,14 @@ class NMT:
         # OpenNMT-py's epsilon.
         self._optimiser = torch.optim.Adam(network.parameters(), lr=0.0, betas=betas, eps=1e-9, fused=True)
         self._start_moments()
+        self._ahead: tuple[Batch, LaidOut] | None = None  # a batch of the next update, and its first piece laid out
 
     @memory_for(lambda: f"clipping gradients or changing weights; this needs {OTHER_DEVICE}.")
-    def update(self, batches: Sequence[Batch]) -> float:
+    def update(self, batches: Sequence[Batch], draw_next: Callable[[], Sequence[Batch]] = list) -> float:
         """One optimiser step on the mean loss per token of all batches; returns the loss without smoothing.
 
-        Several processes are given the same batches in step; each reads those that are its own.
+        Several processes are given the same batches in step; each reads those that are its own. ``draw_next``: the
+        batches of the next update, if they are known. They are asked for, and set on their way, while a GPU computes.
         """
         tokens = sum(batch.tokens for batch in batches)
         self.network.zero_grad(set_to_none=True)
@@ -127,7 +129,9 @@ class NMT:
                 for turn, left, piece in self._pieces(batches[number])
             ]
             if not mine:
-                self._backward(take(batches[0], np.array([0])), (0, 0), tokens, last=True, weight=0.0)
+                sentence = self._lay_out(take(batches[0], np.array([0])), training=True)
+                self._backward(sentence, (0, 0), tokens, last=True, weight=0.0)
+            self._expect(draw_next())
             # Only now: reading a number waits for the device, which computes while we lay out the next batch.
             summed = np.array([math.fsum(float(value) for value in sums)])
         loss = float(self._team.add_up(summed)[0]) / tokens
@@ -179,8 +183,19 @@ class NMT:
                 "exp_avg_sq": torch.zeros_like(parameter),
             }
 
-    def _pieces(self, batch: Batch) -> Iterator[tuple[int, int, Batch]]:
-        return pieces(batch, self._tokens_at_once)
+    def _pieces(self, batch: Batch) -> Iterator[tuple[int, int, LaidOut]]:
+        """The pieces of a batch, laid out one by one; the first may be so already."""
+        ahead, self._ahead = self._ahead, None
+        for turn, left, piece in pieces(batch, self._tokens_at_once):
+            known = ahead[1] if ahead and ahead[0] is batch and turn == 0 else None
+            yield turn, left, known or self._lay_out(piece, training=True)
+
+    def _expect(self, batches: Sequence[Batch]) -> None:
+        """Lays out what this process will begin the next update with."""
+        mine = next((batch for number, batch in enumerate(batches) if self._team.owns(number)), None)
+        if mine is not None:
+            _, _, piece = next(pieces(mine, self._tokens_at_once))
+            self._ahead = mine, self._lay_out(piece, training=True)
 
     @property
     def _tokens_at_once(self) -> int | None:
@@ -188,7 +203,7 @@ class NMT:
         return self._piece_tokens or (TRAINING_TOKENS if self.network.device.type == "cpu" else None)
 
     def _backward(
-        self, batch: Batch, number: tuple[int, int], tokens: int, *, last: bool, weight: float = 1.0
+        self, piece: LaidOut, number: tuple[int, int], tokens: int, *, last: bool, weight: float = 1.0
     ) -> Tensor:
         """Adds the gradients of one piece, after the ``last`` one those of all processes; its loss, summed.
 
@@ -196,38 +211,41 @@ class NMT:
         """
         with nullcontext() if last else self._team.hold_back(self._replica):
             with self._autocast():
-                states_ND, target_N = self._forward(self._replica, batch, self._noise(number))
+                states_ND = self._forward(self._replica, piece, self._noise(number))
                 smoothed, losses_N = smoothed_loss(
-                    states_ND, self.network.output_matrix, target_N, label_smoothing=self.label_smoothing
+                    states_ND, self.network.output_matrix, piece.target_N, label_smoothing=self.label_smoothing
                 )
             # The replicas leave the mean of their gradients; we want the sum.
             (smoothed * (weight * self._team.size) / tokens).backward()  # type: ignore[no-untyped-call]
         return losses_N.sum()
 
     def _sentence_losses(self, batch: Batch, smoothing: float) -> FloatArray:
+        pack = self._lay_out(batch, training=False)
         with self._autocast():
-            states_ND, target_N = self._forward(self.network, batch, None)
-            losses_N = token_losses(states_ND, self.network.output_matrix, target_N, label_smoothing=smoothing)
+            states_ND = self._forward(self.network, pack, None)
+            losses_N = token_losses(states_ND, self.network.output_matrix, pack.target_N, label_smoothing=smoothing)
         starts = np.cumsum(batch.target_lengths) - batch.target_lengths
         sums: FloatArray = np.add.reduceat(losses_N.double().cpu().numpy(), starts)
         return sums
 
-    def _forward(self, network: nn.Module, batch: Batch, noise: Noise | None) -> tuple[Tensor, Tensor]:
-        device, heads = self.network.device, self.network.shape.heads
-        source_N, target_N = (upload(ids.astype(np.int64), device) for ids in (batch.source, batch.target))
-        source_layout, target_layout = (
-            Layout(lengths, heads, device) for lengths in (batch.source_lengths, batch.target_lengths)
-        )
-        send_ahead(source_layout, target_layout, flat=self._attends_flat(noise))
-        read = (source_N, target_N) if noise is None else (noise.drop_words(ids, UNK) for ids in (source_N, target_N))
-        read_source_N, read_target_N = read
-        return network(read_source_N, source_layout, read_target_N, target_layout, noise), target_N
+    def _forward(self, network: nn.Module, piece: LaidOut, noise: Noise | None) -> Tensor:
+        read = (piece.source_N, piece.target_N)
+        if noise is not None:
+            read = (noise.drop_words(read[0], UNK), noise.drop_words(read[1], UNK))
+        states_ND: Tensor = network(read[0], piece.source, read[1], piece.target, noise)
+        return states_ND
 
-    def _attends_flat(self, noise: Noise | None) -> bool:
-        """Whether attention will be one kernel over flat rows."""
+    def _lay_out(self, batch: Batch, *, training: bool) -> LaidOut:
+        flat = self._attends_flat(training=training)
+        return lay_out(batch, self.network.shape.heads, self.network.device, flat=flat)
+
+    def _attends_flat(self, *, training: bool) -> bool:
+        """Whether attention will be one kernel over flat rows, which drops no weights."""
         device, shape = self.network.device, self.network.shape
+        if device.type != "cuda" or (training and self._attention_dropout > 0):
+            return False
         dtype = torch.bfloat16 if self._bf16 else torch.float32
-        return device.type == "cuda" and varlen.suits(device, dtype, shape.width // shape.heads, noise)
+        return varlen.suits(device, dtype, shape.width // shape.heads)
 
     def _noise(self, number: tuple[int, int]) -> Noise | None:
         """Dropout of a piece: a function of seed, step and numbers of batch and piece, so resuming needs no state."""

@@ -37,14 +37,14 @@ def find_kernel() -> Callable[..., Any] | None:
 def fits(rows: Tensor, layout: Layout, noise: Noise | None, projections: int = 1) -> bool:
     """Whether the kernel can do it with these rows, each of so many ``projections`` side by side."""
     width = rows.shape[1] // (projections * layout.heads)
-    return rows.is_cuda and suits(rows.device, rows.dtype, width, noise)
+    drops = noise is not None and noise.attention > 0
+    return rows.is_cuda and not drops and suits(rows.device, rows.dtype, width)
 
 
-def suits(device: torch.device, dtype: torch.dtype, width: int, noise: Noise | None) -> bool:
-    """Whether the kernel has this number type, GPU (Ampere or later) and head width, and nothing is dropped."""
+def suits(device: torch.device, dtype: torch.dtype, width: int) -> bool:
+    """Whether the kernel has this number type, GPU (Ampere or later) and head width."""
     return (
         dtype in (torch.bfloat16, torch.float16)
-        and (noise is None or noise.attention == 0)
         and width % 8 == 0
         and width <= WIDEST
         and torch.cuda.get_device_capability(device) >= (8, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import BeforeValidator, Field
@@ -96,6 +96,9 @@ class TeacherConfig(Settings, ABC):
     decide_every: int = Field(1, ge=1, description="updates between two choices")
     observe_every: int | None = Field(None, ge=1, description="updates between two observations; null: at every choice")
 
+    listens: ClassVar[bool] = True
+    """Whether what the teacher is told changes what it answers; if not, it may be asked before it is told."""
+
     @abstractmethod
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Teacher: ...
 
@@ -110,3 +113,9 @@ class TeacherConfig(Settings, ABC):
     def warmup_arms(self, classroom: Classroom, languages: Languages) -> tuple[Arm, ...]:
         """The arms of the warm-up; the shuffled baseline has mixed batches here too."""
         return classroom.select(languages)
+
+
+class DeafConfig(TeacherConfig, ABC):
+    """Base of those that do not listen: static schedules and replayed ones."""
+
+    listens: ClassVar[bool] = False

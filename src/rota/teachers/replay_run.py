@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 
 from rota.records import read_record
 from rota.settings import Duration, DurationField
-from rota.teachers.base import Classroom, TeacherConfig
+from rota.teachers.base import Classroom, DeafConfig
 from rota.teachers.static import Static
 from rota.types import Arm, Decision, Observation, State, Watch
 
@@ -127,7 +127,7 @@ def _played(run: Path) -> list[Arm]:
         raise ValueError(f"{paths[0]} is damaged ({error}); copy it again, or train that run again") from None
 
 
-class _ReplayConfig(TeacherConfig):
+class _ReplayConfig(DeafConfig):
     """What both have: the run that is replayed."""
 
     run: Path = Field(description="folder of a finished run with the same languages")

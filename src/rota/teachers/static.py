@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
 from rota.settings import Duration, DurationField
-from rota.teachers.base import Classroom, Languages, TeacherConfig
+from rota.teachers.base import Classroom, DeafConfig, Languages, TeacherConfig
 from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Decision, Observation, State, Teacher, Watch
 
 
@@ -108,7 +108,7 @@ class TwoPhase:
         self.second.load_state_dict(state["second"])
 
 
-class UniformConfig(TeacherConfig):
+class UniformConfig(DeafConfig):
     """Every language with the same probability (the paper's `uniform` rows)."""
 
     name: Literal["uniform"] = "uniform"
@@ -118,7 +118,7 @@ class UniformConfig(TeacherConfig):
         return Uniform(classroom.select(self.languages), rng)
 
 
-class TemperatureConfig(TeacherConfig):
+class TemperatureConfig(DeafConfig):
     """Shares proportional to size ** (1 / temperature) (Arivazhagan et al. 2019)."""
 
     name: Literal["temperature"] = "temperature"
@@ -130,7 +130,7 @@ class TemperatureConfig(TeacherConfig):
         return Temperature(sizes, rng, self.temperature)
 
 
-class ProportionalConfig(TeacherConfig):
+class ProportionalConfig(DeafConfig):
     """Every language with its share of the training sentences (the paper's `proportional` rows)."""
 
     name: Literal["proportional"] = "proportional"
@@ -140,7 +140,7 @@ class ProportionalConfig(TeacherConfig):
         return Proportional({arm: classroom.sizes[arm] for arm in classroom.select(self.languages)}, rng)
 
 
-class FixedConfig(TeacherConfig):
+class FixedConfig(DeafConfig):
     """Shares written down in the config, one for each language that is trained on."""
 
     name: Literal["fixed"] = "fixed"
@@ -151,7 +151,7 @@ class FixedConfig(TeacherConfig):
         return Static(self.shares, rng)
 
 
-class MixedConfig(TeacherConfig):
+class MixedConfig(DeafConfig):
     """Multilingual batches, sentences in proportion to the corpus (the paper's `shuffled batch` row)."""
 
     name: Literal["mixed"] = "mixed"
@@ -178,7 +178,7 @@ Phase = Annotated[
 ]
 
 
-class TwoPhaseConfig(TeacherConfig):
+class TwoPhaseConfig(DeafConfig):
     """One static schedule, then another: by default the high-resource languages first."""
 
     name: Literal["two-phase"] = "two-phase"

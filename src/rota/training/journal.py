@@ -22,6 +22,7 @@ class Journal:
         self.timings = record(folder / "timings.jsonl")
         self._records = (self.steps, self.observations, self.validations, self.timings)
         self._seconds: dict[str, float] = {}
+        self._within = 0.0  # seconds of phases that began and ended within the present one
         self._mark = (time.perf_counter(), time.process_time())
 
     def step(self, step: int, decision: Decision, loss: float, batches: list[Batch], *, decided: bool) -> None:
@@ -54,12 +55,15 @@ class Journal:
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
-        """Adds the wall time of the block to the phase, until the next :meth:`timing`."""
-        start = time.perf_counter()
+        """Adds the wall time of the block to the phase, until the next :meth:`timing`, without phases inside it."""
+        start, within = time.perf_counter(), self._within
+        self._within = 0.0
         try:
             yield
         finally:
-            self._seconds[phase] = self._seconds.get(phase, 0.0) + time.perf_counter() - start
+            spent = time.perf_counter() - start
+            self._seconds[phase] = self._seconds.get(phase, 0.0) + spent - self._within
+            self._within = within + spent
 
     def timing(self, step: int) -> None:
         """Seconds since the last timing: on the wall, of the processors, and by phase."""

@@ -15,7 +15,8 @@ from rota.settings import Count, Duration, DurationField, Settings
 from rota.student.team import Team
 from rota.training.journal import Journal, tokens_by_language
 from rota.training.probe import Probe
-from rota.types import Arm, Batch, BatchStream, Checkpointable, Decision, State, Student, Teacher
+from rota.training.streams import Streams
+from rota.types import Arm, Batch, Checkpointable, Decision, State, Student, Teacher
 
 logger = logging.getLogger(__name__)
 
@@ -62,25 +63,6 @@ class Listener(Protocol):
     def saved(self, step: int) -> None: ...
 
 
-class Streams(dict[Arm, BatchStream]):
-    """One stream for each arm, made when the arm is first played."""
-
-    def __init__(self, make: Callable[[Arm], BatchStream]) -> None:
-        super().__init__()
-        self._make = make
-
-    def __missing__(self, arm: Arm) -> BatchStream:
-        self[arm] = self._make(arm)
-        return self[arm]
-
-    def state_dict(self) -> State:
-        return {arm: stream.state_dict() for arm, stream in self.items()}
-
-    def load_state_dict(self, state: State) -> None:
-        for arm, stream_state in state.items():
-            self[arm].load_state_dict(stream_state)
-
-
 class Loop:
     """Trains the student on the languages the teacher chooses; everything it remembers is in its checkpoints."""
 
@@ -96,13 +78,15 @@ class Loop:
         *,
         decide_every: int = 1,
         observe_every: int | None = None,
+        listens: bool = True,
         team: Team | None = None,
     ) -> None:
         self.student, self.teacher, self.streams, self.probe = student, teacher, streams, probe
         self.journal, self.checkpoints = journal, checkpoints
         self.team = team or Team()
         self.listeners: Sequence[Listener] = ()
-        self.steps, self.accumulate = config.steps, config.accumulate
+        self.steps = config.steps
+        self._ours = [self.team.owns(number) for number in range(config.accumulate)]  # which batches of an update
         self.decide_every, self.observe_every = decide_every, observe_every or decide_every
         if self.observe_every % decide_every:
             raise ValueError(
@@ -110,8 +94,10 @@ class Loop:
             )
         self.validate_every = max(1, config.validate_every.steps(config.steps))
         self.checkpoint_every = max(1, config.checkpoint_every.steps(config.steps))
+        self.listens = listens  # whether what the teacher is told changes what it answers
         self.step = 0
         self.decision: Decision | None = None
+        self._next: Decision | None = None  # the one after, if it was asked for already
         self.seen: Counter[Arm] = Counter()  # real target tokens by language since step 0
         self._played: Counter[Arm] = Counter()  # updates per arm since the last observation
         self._train_loss = 0.0  # summed over those updates
@@ -122,9 +108,9 @@ class Loop:
         while self.step < until and not self.team.anyone(stop()):
             decided = self.step % self.decide_every == 0
             if decided:
-                self.decision = self.team.share(lambda: self.teacher.ask(self.step))
+                self.decision, self._next = self._next or self._ask(self.step), None
             assert self.decision is not None
-            self._update(self.decision, decided=decided)
+            self._update(self.decision, until, decided=decided)
             if self.step % self.observe_every == 0:
                 self._observe(self.decision)
             if self.step % self.validate_every == 0 or self.step == self.steps:
@@ -134,11 +120,14 @@ class Loop:
         if self.step % self.checkpoint_every and self.step != self.steps:
             self.save()
 
-    def _update(self, decision: Decision, *, decided: bool) -> None:
+    def _ask(self, step: int) -> Decision:
+        return self.team.share(lambda: self.teacher.ask(step))
+
+    def _update(self, decision: Decision, until: int, *, decided: bool) -> None:
         with self.journal.timed("batches"):
-            batches = self._draw(decision.arm)
+            batches = self.streams.draw(decision.arm, self._ours)
         with self.journal.timed("updates"):
-            loss = self.student.update(batches)
+            loss = self.student.update(batches, lambda: self._draw_next(decision, until))
         self.step += 1
         self._played[decision.arm] += 1
         self._train_loss += loss
@@ -147,10 +136,15 @@ class Loop:
         for listener in self.listeners:
             listener.updated(self.step, decision, loss, self.seen)
 
-    def _draw(self, arm: Arm) -> list[Batch]:
-        """The batches of one update, in order; those that other processes train on are counted but not read."""
-        stream = self.streams[arm]
-        return [next(stream) if self.team.owns(number) else stream.skip() for number in range(self.accumulate)]
+    def _draw_next(self, decision: Decision, until: int) -> list[Batch]:
+        """The batches of the update after this one, unless its language depends on what the teacher is told between."""
+        after = self.step + 1
+        if after == until or (self.listens and after % self.observe_every == 0):
+            return []
+        if after % self.decide_every == 0:
+            decision = self._next = self._ask(after)
+        with self.journal.timed("batches"):
+            return self.streams.draw_ahead(decision.arm, self._ours)
 
     def _observe(self, decision: Decision) -> None:
         with self.journal.timed("observations"):
@@ -215,13 +209,21 @@ class Loop:
         return checkpoint
 
     def state_dict(self) -> State:
-        decision = None if self.decision is None else asdict(self.decision)
+        decisions = {"decision": _written(self.decision), "next": _written(self._next)}
         counts = {"seen": dict(self.seen), "played": dict(self._played)}
-        return {"step": self.step, "decision": decision, "train_loss": self._train_loss, **counts}
+        return {"step": self.step, **decisions, "train_loss": self._train_loss, **counts}
 
     def load_state_dict(self, state: State) -> None:
         self.step = state["step"]
-        self.decision = None if state["decision"] is None else Decision(**state["decision"])
+        self.decision, self._next = _read(state["decision"]), _read(state.get("next"))
         self.seen = Counter(state["seen"])
         self._played = Counter(state["played"])
         self._train_loss = state["train_loss"]
+
+
+def _written(decision: Decision | None) -> State | None:
+    return None if decision is None else asdict(decision)
+
+
+def _read(state: State | None) -> Decision | None:
+    return None if state is None else Decision(**state)
