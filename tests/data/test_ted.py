@@ -4,7 +4,9 @@ import io
 import random
 import tarfile
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -258,3 +260,17 @@ def test_a_web_page_in_place_of_the_archive_is_refused(host, tmp_path):
     with pytest.raises(DownloadError, match=r"does not send a gzip archive any more; .* set data\.path"):
         ted.fetch(tmp_path, host.url)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_of_several_who_want_the_archive_one_fetches_it(host, tmp_path, monkeypatch):
+    # So slow that the others ask for it meanwhile.
+    monkeypatch.setattr(ted, "download", lambda *given, **how: time.sleep(0.2) or download(*given, **how))
+    host.content = pack(tmp_path / "made.tar.gz", members()).read_bytes()
+    with ThreadPoolExecutor(4) as pool:
+        found = set(pool.map(lambda _: ted.fetch(tmp_path / "cache", host.url), range(4)))
+    assert {path.name for path in found} == {"ted_talks.tar.gz"}
+    assert host.asked == [None]
+    assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == [
+        "ted_talks.tar.gz",
+        "ted_talks.tar.gz.sha256",
+    ]

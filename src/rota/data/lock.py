@@ -42,7 +42,7 @@ def _acquire(path: Path, folder: Path) -> TextIO:
         except BaseException as error:
             file.close()
             if isinstance(error, OSError):
-                remedy = "set data.folder to a file system that has locks"
+                remedy = "set data.folder (of downloads: ROTA_CACHE) to a file system that has locks"
                 raise ValueError(f"{path} cannot be locked ({error.strerror}); {remedy}") from None
             raise
         if _is_at(file, path):

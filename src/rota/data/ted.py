@@ -27,6 +27,7 @@ from rota.data.corpus import (
     tidy,
 )
 from rota.data.download import DownloadError, Progress, checksum_file, download, record_checksum, verify_checksum
+from rota.data.lock import alone_in
 from rota.types import Arm
 
 logger = logging.getLogger(__name__)
@@ -75,10 +76,18 @@ def _cached(file: Path, given: tuple[Path, ...]) -> ParallelText:
 def fetch(cache: Path, url: str = URL, progress: Progress | None = None) -> Path:
     """The archive in ``cache``; downloaded if it is not there, checked against its first download if it is."""
     archive = cache / "ted_talks.tar.gz"
-    if archive.is_file() and checksum_file(archive).is_file():
-        verify_checksum(archive)
-        return archive
-    arrived = cache / "ted_talks.download"
+    with alone_in(archive):
+        if not (archive.is_file() and checksum_file(archive).is_file()):
+            _download(archive, url, progress)
+        if checksum_file(archive).is_file():
+            verify_checksum(archive)
+        else:
+            record_checksum(archive)
+    return archive
+
+
+def _download(archive: Path, url: str, progress: Progress | None) -> None:
+    arrived = archive.with_name("ted_talks.download")
     download(url, arrived, progress=progress)
     # Hosts answer for files they no longer have with a page that says so, status 200.
     with arrived.open("rb") as file:
@@ -87,11 +96,6 @@ def fetch(cache: Path, url: str = URL, progress: Progress | None = None) -> Path
             remedy = "get ted_talks.tar.gz elsewhere and set data.path to it"
             raise DownloadError(f"{url} does not send a gzip archive any more; {remedy}")
     arrived.replace(archive)
-    if checksum_file(archive).is_file():
-        verify_checksum(archive)
-    else:
-        record_checksum(archive)
-    return archive
 
 
 def _local(path: Path) -> Path:
