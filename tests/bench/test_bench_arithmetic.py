@@ -17,6 +17,8 @@ from rota.bench.spending import PRODUCTS, REST, kind_of
 from rota.bench.streams import shares_of_updates
 from rota.bench.teaching import learning_flops, teacher_config
 from rota.bench.work import forward_flops, make_student, padding, random_batch, update_flops
+from rota.student.nmt import TRAINING_TOKENS
+from rota.student.packs import pieces
 from rota.student.transformer import Shape
 from rota.teachers.dqn_config import DQNConfig
 from rota.types import Batch
@@ -54,14 +56,14 @@ def test_the_limit_multiplies_what_the_model_multiplies_apart_from_attention():
 def test_the_limit_has_the_rows_of_the_pieces_and_of_the_chunks_of_the_loss():
     student = make_student("tiny", 9_000)
     batch = random_batch(np.random.default_rng(0), 9_000, 4_000)
-    pieces = [(len(piece.source), len(piece.target)) for _, _, piece in student._pieces(batch)]
-    assert len(pieces) == 3
+    rows = [(len(piece.source), len(piece.target)) for _, _, piece in pieces(batch, TRAINING_TOKENS)]
+    assert len(rows) == 3
     found = matrices(student, batch)
     widened = [matrix.rows for matrix in found if (matrix.inner, matrix.outer) == (128, 384)]
-    assert widened == [rows for piece in pieces for rows in piece]
+    assert widened == [side for piece in rows for side in piece]
     output = [(matrix.rows, matrix.times) for matrix in found if matrix.outer == 9_000]
     chunk = 2**22 // 9_000  # rows whose logits the loss holds at once
-    assert output == [part for _, rows in pieces for part in ((chunk, rows // chunk), (rows % chunk, 1))]
+    assert output == [part for _, target in rows for part in ((chunk, target // chunk), (target % chunk, 1))]
 
 
 def test_the_limit_multiplies_operands_that_lie_as_in_training():

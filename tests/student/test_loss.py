@@ -68,3 +68,8 @@ def test_bf16_autocast_stays_close():
     for ours, theirs in zip(*(torch.autograd.grad(value, [states, output]) for value in (rounded, exact)), strict=True):
         assert ours.dtype == torch.float32
         assert float((ours - theirs).norm() / theirs.norm()) < 0.05
+
+
+def test_a_gpu_takes_more_logits_at_once_than_the_cache_of_a_cpu_holds():
+    rows = [loss_module._chunk_rows(torch.empty(32_768, 2, device=device)) for device in ("cpu", "meta")]
+    assert rows == [128, 2_048]

@@ -137,6 +137,21 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory(monkeypatch, method):
         student.update([batch_of(random_pairs((3, 3)))])
 
 
+def test_the_next_batch_is_named_if_it_is_the_one_that_does_not_fit(monkeypatch):
+    student = make_student()
+    monkeypatch.setattr(
+        student, "_backward", lambda *given, _usual=student._backward, **how: patch(_usual(*given, **how))
+    )
+
+    def patch(loss):
+        monkeypatch.setattr(student, "_lay_out", run_out_of_memory)
+        return loss
+
+    small, large = batch_of(random_pairs((3, 3))), batch_of(MANY)
+    with pytest.raises(TooLargeError, match=f"training on a batch of {large.tokens} target tokens"):
+        student.update([small], lambda: [large])
+
+
 def test_after_the_gradients_smaller_pieces_are_not_recommended(monkeypatch):
     student = make_student()
     monkeypatch.setattr(student._optimiser, "step", run_out_of_memory)

@@ -139,6 +139,21 @@ def test_positions_count_within_each_sentence():
     assert layout.longest == 3
 
 
+def test_pieces_of_rows_go_into_the_rectangle_and_come_back():
+    parts = Layout(torch.tensor([2, 1]).numpy(), 2, CPU).query
+    assert parts.shape == (1, 2, 2, 2)
+    # Sentence by sentence, head by head, position by position; the second sentence has one place of padding in each.
+    assert parts.into.tolist() == [0, 2, 1, 3, 4, 0, 5, 0]
+    assert parts.back.tolist() == [0, 2, 1, 3, 4, 6]
+
+
+def test_keys_and_values_have_a_rectangle_each():
+    parts = Layout(torch.tensor([2, 1]).numpy(), 1, CPU).key_value
+    assert parts.shape == (2, 2, 1, 2)
+    assert parts.into.tolist() == [0, 2, 4, 0, 1, 3, 5, 0]
+    assert parts.back.tolist() == [0, 4, 1, 5, 2, 6]
+
+
 def test_sinusoids_are_sines_then_cosines():
     table = sinusoids(3, 4)
     # Width 4 has two frequencies: 1 and 1/10000.

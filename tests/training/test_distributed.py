@@ -3,11 +3,14 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +22,8 @@ from rota.records import read_record
 from rota.student.config import StudentConfig
 from rota.student.nmt import build_student
 from rota.student.team import Team
-from rota.training.distributed import choose_backend
+from rota.training import distributed as processes
+from rota.training.distributed import choose_backend, join_team
 
 CONFIG = """
 data:
@@ -206,10 +210,51 @@ def test_every_process_needs_a_gpu_of_its_own_or_none(monkeypatch):
     monkeypatch.setenv("LOCAL_RANK", "1")
     assert choose_backend("auto") == "cpu:gloo,cuda:nccl"
     assert chosen == [1]
-    monkeypatch.setenv("LOCAL_RANK", "2")
-    assert choose_backend("cpu") == "gloo"
-    with pytest.raises(ValueError, match=r"process 2 of this machine has no GPU of its own \(2 found\); start 2 with"):
-        choose_backend("auto")
+    for local, size in (("2", "1"), ("0", "3")):
+        monkeypatch.setenv("LOCAL_RANK", local)
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", size)
+        assert choose_backend("cpu") == "gloo"
+        with pytest.raises(ValueError, match="3 processes on this machine want a GPU each, and it has 2; start 2 with"):
+            choose_backend("auto")
+
+
+def test_the_first_process_says_that_there_are_too_few_gpus(monkeypatch, tmp_path, rota):
+    (tmp_path / "run.yaml").write_text(CONFIG)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    for name, value in {"WORLD_SIZE": 4, "LOCAL_WORLD_SIZE": 4, "RANK": 0, "LOCAL_RANK": 0}.items():
+        monkeypatch.setenv(name, str(value))
+    code, _, error = rota("train", tmp_path / "run.yaml", "--run", tmp_path / "run", "--set", "student.device=auto")
+    assert code == 2
+    assert error.startswith("error: 4 processes on this machine want a GPU each, and it has 2; start 2 with")
+
+
+@pytest.mark.parametrize(
+    ("backend", "error", "left"),
+    [
+        ("gloo", None, True),
+        ("gloo", MemoryError, True),
+        ("cpu:gloo,cuda:nccl", None, True),
+        ("cpu:gloo,cuda:nccl", SystemExit, True),  # all have stopped together
+        ("cpu:gloo,cuda:nccl", MemoryError, False),
+    ],
+)
+def test_a_process_that_failed_does_not_wait_for_nccl(monkeypatch, backend, error, left):
+    """Its last kernels wait for the others, and the message would never be read."""
+    calls = []
+    team = SimpleNamespace(lost=lambda _: None, leave=lambda: calls.append("leave"))
+    store = torch.distributed.HashStore()
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(processes, "choose_backend", lambda _: backend)
+    monkeypatch.setattr(processes, "rendezvous", lambda *_, **__: iter([(store, 0, 2)]))
+    monkeypatch.setattr(processes, "Processes", lambda *_: team)
+    monkeypatch.setattr(processes, "_groups", [])
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda *_, **__: None)
+    monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: calls.append("destroy"))
+    with pytest.raises(error) if error else nullcontext(), join_team():
+        if error:
+            raise error
+    assert calls == ["leave", *(["destroy"] if left else [])]
 
 
 def torchrun(folder):
@@ -242,6 +287,22 @@ def go_on_to_the_end(folder, command, settings):
     assert re.search(r"going on from step \d+ with 2 processes", again.stdout)
     steps = list(read_record(folder / "runs" / "run" / "steps.jsonl"))
     assert [entry["step"] for entry in steps] == list(range(1, 61))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on a CPU")
+def test_two_processes_may_compile(tmp_path):
+    """The widths of preset small: blocks that DistributedDataParallel cuts into several buckets."""
+    command, settings = torchrun(tmp_path)
+    config = CONFIG.replace("steps: 18", "steps: 4").replace(
+        "width: 32, feedforward: 64", "width: 256, feedforward: 1024"
+    )
+    for run, options in (("plain", []), ("compiled", ["--set", "student.compile=true"])):
+        (tmp_path / f"{run}.yaml").write_text(config)
+        done = subprocess.run([*command[:-1], f"{run}.yaml", *options], timeout=300, **settings)
+        assert done.returncode == 0, done.stdout
+    plain, compiled = (list(read_record(tmp_path / "runs" / run / "steps.jsonl")) for run in ("plain", "compiled"))
+    assert [step["loss"] for step in compiled] == pytest.approx([step["loss"] for step in plain], abs=1e-4)
 
 
 @pytest.mark.slow

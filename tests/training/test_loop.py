@@ -263,6 +263,12 @@ def test_a_teacher_that_does_not_listen_is_asked_ahead(tmp_path):
     assert loop.teacher.events[:4] == ["ask 0", "ask 1", "tell 1", "ask 2"]
 
 
+def test_one_that_watches_is_told_first_even_if_its_config_says_that_it_does_not_listen(tmp_path):
+    teacher = FakeTeacher(watches=Watch.DEV_LOSS)
+    loop = finish(make_loop(tmp_path, teacher=teacher, listens=False))
+    assert loop.teacher.events[:4] == ["ask 0", "tell 1", "ask 1", "tell 2"]
+
+
 @pytest.mark.parametrize("observe_every", [1, 4])
 def test_one_that_listens_is_told_before_it_is_asked(tmp_path, observe_every):
     teacher = finish(make_loop(tmp_path, observe_every=observe_every)).teacher

@@ -19,6 +19,7 @@ from rota.bench.rows import Row, row
 from rota.bench.work import Seconds, make_student, random_batch, timed, update_flops
 from rota.student.loss import CHUNK_LOGITS, CHUNK_ROWS
 from rota.student.nmt import NMT
+from rota.student.packs import pieces
 from rota.student.transformer import Shape
 from rota.types import Batch
 
@@ -78,11 +79,10 @@ def _rows(
 
 def matrices(student: NMT, batch: Batch) -> list[Matrix]:
     """Those of all pieces in which the student trains on the batch."""
-    pieces = (piece for _, _, piece in student._pieces(batch))
     return [
         matrix
-        for piece in pieces
-        for matrix in matrices_of_piece(student.network.shape, len(piece.source_N), len(piece.target_N))
+        for _, _, piece in pieces(batch, student.tokens_at_once)
+        for matrix in matrices_of_piece(student.network.shape, len(piece.source), len(piece.target))
     ]
 
 

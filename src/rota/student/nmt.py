@@ -122,7 +122,7 @@ class NMT:
         tokens = sum(batch.tokens for batch in batches)
         self.network.zero_grad(set_to_none=True)
         mine = [number for number in range(len(batches)) if self._team.owns(number)]
-        with memory_for(lambda: pieces_too_large(batches, self._tokens_at_once)):
+        with memory_for(lambda: pieces_too_large(batches, self.tokens_at_once)):
             sums = [
                 self._backward(piece, (number, turn), tokens, last=(number, left) == (mine[-1], 0))
                 for number in mine
@@ -131,11 +131,13 @@ class NMT:
             if not mine:
                 sentence = self._lay_out(take(batches[0], np.array([0])), training=True)
                 self._backward(sentence, (0, 0), tokens, last=True, weight=0.0)
-            self._expect(draw_next())
-            # Only now: reading a number waits for the device, which computes while we lay out the next batch.
-            summed = np.array([math.fsum(float(value) for value in sums)])
+        gradients = [parameter.grad for parameter in self.network.parameters() if parameter.grad is not None]
+        norm = torch.stack(torch._foreach_norm(gradients)).norm()
+        self._expect(draw_next())
+        # Only now: reading a number waits for the device, which computes while we lay out the next batch.
+        summed = np.array([math.fsum(float(value) for value in sums)])
         loss = float(self._team.add_up(summed)[0]) / tokens
-        self._clip(loss)
+        self._clip(gradients, loss, float(norm))
         self.step += 1
         self._optimiser.param_groups[0]["lr"] = self.schedule(self.step)
         self._optimiser.step()
@@ -186,7 +188,7 @@ class NMT:
     def _pieces(self, batch: Batch) -> Iterator[tuple[int, int, LaidOut]]:
         """The pieces of a batch, laid out one by one; the first may be so already."""
         ahead, self._ahead = self._ahead, None
-        for turn, left, piece in pieces(batch, self._tokens_at_once):
+        for turn, left, piece in pieces(batch, self.tokens_at_once):
             known = ahead[1] if ahead and ahead[0] is batch and turn == 0 else None
             yield turn, left, known or self._lay_out(piece, training=True)
 
@@ -194,11 +196,12 @@ class NMT:
         """Lays out what this process will begin the next update with."""
         mine = next((batch for number, batch in enumerate(batches) if self._team.owns(number)), None)
         if mine is not None:
-            _, _, piece = next(pieces(mine, self._tokens_at_once))
-            self._ahead = mine, self._lay_out(piece, training=True)
+            with memory_for(lambda: pieces_too_large(batches, self.tokens_at_once)):
+                _, _, piece = next(pieces(mine, self.tokens_at_once))
+                self._ahead = mine, self._lay_out(piece, training=True)
 
     @property
-    def _tokens_at_once(self) -> int | None:
+    def tokens_at_once(self) -> int | None:
         """Target tokens, about, of a piece; None: batches stay whole."""
         return self._piece_tokens or (TRAINING_TOKENS if self.network.device.type == "cpu" else None)
 
@@ -255,9 +258,7 @@ class NMT:
         generator.manual_seed(_mixed_seed(self._seed, self.step + 1, *number))
         return Noise(generator, self._dropout, self._attention_dropout, self._word_dropout)
 
-    def _clip(self, loss: float) -> None:
-        gradients = [parameter.grad for parameter in self.network.parameters() if parameter.grad is not None]
-        norm = float(torch.stack(torch._foreach_norm(gradients)).norm())
+    def _clip(self, gradients: list[Tensor], loss: float, norm: float) -> None:
         if not (math.isfinite(loss) and math.isfinite(norm)):
             self.network.zero_grad(set_to_none=True)
             step = self.step + 1

@@ -61,11 +61,13 @@ def join_team(device: str = "auto") -> Iterator[Team]:
     _groups.append(distributed.group.WORLD)
     atexit.register(_let_go)
     team = Processes(store, rank, size)
+    failed = False
     try:
         yield team
     except SystemExit:  # all have stopped together
         raise
     except BaseException as error:
+        failed = True
         atexit.unregister(_let_go)
         lost = team.lost(error) if isinstance(error, Exception) else None
         if lost is None:
@@ -73,7 +75,9 @@ def join_team(device: str = "auto") -> Iterator[Team]:
         raise lost from None
     finally:
         team.leave()
-        distributed.destroy_process_group()
+        # NCCL would wait for kernels that wait for a process which has failed; nobody would read why it did.
+        if not (failed and "nccl" in backend):
+            distributed.destroy_process_group()
 
 
 def _let_go() -> None:
@@ -91,8 +95,10 @@ def choose_backend(device: str) -> str:
     if device == "cpu" or not torch.cuda.is_available():
         return "gloo"
     local, available = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
-    if local >= available:
-        found = f"process {local} of this machine has no GPU of its own ({available} found)"
+    # All of them find out, since only the first one speaks.
+    here = max(local + 1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    if here > available:
+        found = f"{here} processes on this machine want a GPU each, and it has {available}"
         raise ValueError(f"{found}; start {available} with --nproc-per-node {available}, or --set student.device=cpu")
     torch.cuda.set_device(local)
     return "cpu:gloo,cuda:nccl"

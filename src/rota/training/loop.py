@@ -16,7 +16,7 @@ from rota.student.team import Team
 from rota.training.journal import Journal, tokens_by_language
 from rota.training.probe import Probe
 from rota.training.streams import Streams
-from rota.types import Arm, Batch, Checkpointable, Decision, State, Student, Teacher
+from rota.types import Arm, Batch, Checkpointable, Decision, State, Student, Teacher, Watch
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +94,8 @@ class Loop:
             )
         self.validate_every = max(1, config.validate_every.steps(config.steps))
         self.checkpoint_every = max(1, config.checkpoint_every.steps(config.steps))
-        self.listens = listens  # whether what the teacher is told changes what it answers
+        # Whether what the teacher is told changes what it answers; who watches anything may well learn from it.
+        self.listens = listens or teacher.watches != Watch.NOTHING
         self.step = 0
         self.decision: Decision | None = None
         self._next: Decision | None = None  # the one after, if it was asked for already
@@ -103,7 +104,10 @@ class Loop:
         self._train_loss = 0.0  # summed over those updates
 
     def run(self, until: int | None = None, stop: Callable[[], bool] = lambda: False) -> None:
-        """Train up to step ``until`` (the end by default), or until ``stop`` says so; then save."""
+        """Train up to step ``until`` (the end by default), or until ``stop`` says so; then save.
+
+        After an exception the parts are no longer in step: :meth:`resume` before running again.
+        """
         until = self.steps if until is None else min(until, self.steps)
         while self.step < until and not self.team.anyone(stop()):
             decided = self.step % self.decide_every == 0
