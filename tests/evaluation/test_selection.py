@@ -72,6 +72,15 @@ def test_other_languages_can_choose(run, store):
     assert tied.windows[2].averages == pytest.approx({"low-resource": 50, "high-resource": 100, "macro": 200 / 3})
 
 
+def test_of_windows_with_equal_bleu_the_dev_loss_chooses(run, store):
+    first, second, third = windows_of(40, 50, 60)
+    write_translations(run, store, {first: (), second: (), third: ()}, ENSEMBLES)
+    write_validations(run, {step: {"lala": loss} for step, loss in {10: 3.0, 50: 2.0, 60: 9.0}.items()})
+    found = select(run, store)
+    assert [window.averages["low-resource"] for window in found.windows] == [0, 0, 0]
+    assert found.best.steps == second
+
+
 def test_without_files_the_windows_are_translated(run, store):
     found = select(run, store)
     texts = [source for source, _ in selection_pairs(store, ["lali"], 0.5)["lali"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,11 +54,11 @@ class Selection:
 
     @property
     def best(self) -> Window:
-        """The window with the most merit; of equal ones the earliest."""
+        """The window with the most merit; of equal ones that of the lowest dev loss, then the earliest."""
         judged = [window for window in self.windows if window.merit(self.select) is not None]
         if not judged:
             raise ValueError("--select loss needs dev losses, and the run has none so early; use --select low-resource")
-        return max(judged, key=lambda window: window.merit(self.select) or 0.0)
+        return max(judged, key=lambda window: (window.merit(self.select) or 0.0, -(window.loss or math.inf)))
 
     def write(self, run: Path) -> None:
         windows = [
