@@ -175,7 +175,7 @@ def test_incomplete_folders_are_told_from_names(library, tmp_path):
 
 def test_without_the_extra_one_line_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "comet", None)
-    with pytest.raises(ValueError, match=r"COMET is not installed .* pip install 'rota-nmt\[comet\]'"):
+    with pytest.raises(ValueError, match=r"COMET is not installed .* pip install unbabel-comet"):
         Comet.load()
 
 

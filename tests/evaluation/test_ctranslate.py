@@ -129,7 +129,7 @@ def test_without_the_library_the_message_says_how_to_install_it(rota, raw, tmp_p
     ):
         code, _, error = rota(*command, stdin="göy\n")
         assert code == 2
-        assert error == "error: ctranslate2 is not installed; install it with: pip install 'rota-nmt[ct2]'\n"
+        assert error == "error: ctranslate2 is not installed; install it with: pip install ctranslate2\n"
     assert not (tmp_path / "out").exists()
 
 

@@ -12,7 +12,7 @@ from rota.experiments import on_ray
 
 def test_without_ray_the_message_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ValueError, match=r"--on ray needs Ray; install it with: pip install 'rota-nmt\[ray\]'"):
+    with pytest.raises(ValueError, match=r"--on ray needs Ray; install it with: pip install ray"):
         on_ray.connect()
 
 

@@ -87,7 +87,7 @@ def _library() -> Any:
             warnings.filterwarnings("ignore", message="pkg_resources is deprecated", category=UserWarning)
             import comet
     except ModuleNotFoundError as error:
-        raise ValueError(f"COMET is not installed ({error}); pip install 'rota-nmt[comet]'") from None
+        raise ValueError(f"COMET is not installed ({error}); pip install unbabel-comet") from None
     logging.getLogger("comet").setLevel(logging.WARNING)  # it announces every model it has loaded
     return comet
 

@@ -26,7 +26,7 @@ def _library(module: str = "ctranslate2") -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise ValueError("ctranslate2 is not installed; install it with: pip install 'rota-nmt[ct2]'") from None
+        raise ValueError("ctranslate2 is not installed; install it with: pip install ctranslate2") from None
 
 
 def save_ctranslate2(network: Transformer, tokenizer: dict[str, Any], folder: Path, *, quantization: str) -> None:

@@ -22,7 +22,7 @@ def connect() -> Any:
     try:
         import ray
     except ImportError:
-        raise ValueError("--on ray needs Ray; install it with: pip install 'rota-nmt[ray]'") from None
+        raise ValueError("--on ray needs Ray; install it with: pip install ray") from None
     if not ray.is_initialized():
         ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     try:
