@@ -7,9 +7,9 @@ import pytest
 from made_runs import SIZES, everywhere, make_run, make_suite, write_json
 
 from rota.analysis.collect import copy_records
+from rota.analysis.gaps import missing
 from rota.analysis.report import make_report
 from rota.analysis.runs import read_study
-from rota.analysis.summary import missing
 
 UNFINISHED = "it counts in no table, its curves are drawn as far as they go."
 CHRF = {"uniform": (30.0, 32.0, 34.0), "dqn": (31.0, 34.0, 37.0)}

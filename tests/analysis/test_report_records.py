@@ -9,12 +9,13 @@ from made_runs import everywhere, make_run, make_suite, write_json, write_lines
 from rota.analysis.collect import copy_all, copy_records
 from rota.analysis.colours import SCHEDULES, language_colours, line_colours, schedule_looks
 from rota.analysis.gains import Gain, gains, signal_by_chance, signal_by_window, signal_to_noise
+from rota.analysis.gaps import missing
 from rota.analysis.history import read_history, window_count
 from rota.analysis.policy_figures import how_to_probe, learns, two_stages
 from rota.analysis.result_figures import difference_curve, loss_curve
 from rota.analysis.runs import read_study
 from rota.analysis.share_figures import mean_over
-from rota.analysis.summary import how_made, missing
+from rota.analysis.summary import how_made
 
 
 def test_windows_are_the_papers_where_each_holds_ten_steps():

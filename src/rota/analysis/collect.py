@@ -8,7 +8,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from rota.analysis.runs import Progress, record_path, run_folders, suite_folder
+from rota.analysis.folders import record_path, run_folders, suite_folder
+from rota.analysis.runs import Progress
 from rota.records import write_atomically
 
 COPIED = ("validations.jsonl", "timings.jsonl", "evals.jsonl", "selection.json")

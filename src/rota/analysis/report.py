@@ -11,6 +11,7 @@ from rota.analysis.colours import Look, schedule_looks
 from rota.analysis.contrasts import choose_baseline, default_of
 from rota.analysis.difference_figure import difference_figure
 from rota.analysis.drawing import Picture
+from rota.analysis.gaps import missing
 from rota.analysis.measures import HIGH, LOW, MACRO, measured
 from rota.analysis.page import Section, make_markdown, make_page
 from rota.analysis.policy_figures import (
@@ -25,7 +26,7 @@ from rota.analysis.result_figures import cost_figure, loss_figure, pareto_figure
 from rota.analysis.runs import MAIN_TABLES, Progress, Row, Study, read_study
 from rota.analysis.score_tables import ablation_tables, average_tables, language_tables
 from rota.analysis.share_figures import evolution, proportions
-from rota.analysis.summary import HEADLINES, headlines, how_made, missing, what_was_run
+from rota.analysis.summary import HEADLINES, headlines, how_made, what_was_run
 from rota.analysis.table import Table, to_csv, to_latex, to_markdown
 from rota.records import write_atomically
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from rota.analysis.folders import read_json, record_path, run_folders, suite_of
 from rota.analysis.history import History, read_history
 from rota.records import Entry, read_record
 from rota.settings import FREE, leaves
@@ -17,12 +18,6 @@ from rota.types import Arm
 
 Progress = Callable[[str, int, int | None], None]
 """Hears (stage, done, in all)."""
-
-
-def record_path(folder: Path, name: str) -> Path:
-    """A record of a run, plain as training writes it, or gzipped as it is committed."""
-    plain = folder / name
-    return plain if plain.exists() else folder / f"{name}.gz"
 
 
 def entries(folder: Path, name: str) -> list[Entry]:
@@ -57,12 +52,12 @@ class RunRecords:
     @cached_property
     def selection(self) -> dict[str, Any] | None:
         path = self.folder / "selection.json"
-        return _read_json(path) if path.exists() else None
+        return read_json(path) if path.exists() else None
 
     @cached_property
     def probes(self) -> list[dict[str, Any]]:
         """Probes of the Q network by ``rota policy``, in the order of their steps."""
-        found = [_read_json(path) for path in sorted((self.folder / "policy").glob("*.json"))]
+        found = [read_json(path) for path in sorted((self.folder / "policy").glob("*.json"))]
         return sorted((probe for probe in found if probe["step"] is not None), key=lambda probe: int(probe["step"]))
 
     @cached_property
@@ -157,7 +152,7 @@ def read_study(paths: Sequence[Path], progress: Progress = lambda *_: None) -> S
     seeds: list[int] = []
     names = _RowNames()
     for path in paths:
-        suite = _suite_of(path)
+        suite = suite_of(path)
         described = {about["name"]: about for about in suite.get("rows", [])}
         if (path / "suite.json").exists():  # in its order, and with the rows that are not there yet
             seeds += [seed for seed in suite.get("seeds", []) if seed not in seeds]
@@ -175,38 +170,6 @@ def read_study(paths: Sequence[Path], progress: Progress = lambda *_: None) -> S
     return study
 
 
-def _is_run(path: Path) -> bool:
-    return (path / "run.json").exists()
-
-
-def suite_folder(path: Path) -> Path | None:
-    """The folder with ``suite.json``: the path itself, or above a row or a run of a suite."""
-    path = path.resolve()
-    return next(
-        (folder for folder in (path, path.parent, path.parent.parent) if (folder / "suite.json").exists()), None
-    )
-
-
-def _suite_of(path: Path) -> dict[str, Any]:
-    folder = suite_folder(path)
-    return {} if folder is None else _read_json(folder / "suite.json")
-
-
-def run_folders(path: Path) -> list[Path]:
-    """The runs in a folder: itself, those below it, or those two levels below, as in a suite."""
-    if not path.is_dir():
-        raise ValueError(f"no folder {str(path)!r}; give run folders or the folder of a suite")
-    if _is_run(path):
-        return [path]
-    found = [*path.glob("*/run.json"), *path.glob("*/*/run.json")]
-    return sorted((about.parent for about in found), key=_natural)
-
-
-def _natural(path: Path) -> list[tuple[int, str]]:
-    """Seed 10 after seed 9."""
-    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", str(path))]
-
-
 class _RowNames:
     """Names of the rows of runs. Runs outside a suite that differ in nothing but the seed are one row."""
 
@@ -214,7 +177,7 @@ class _RowNames:
         self._by_settings: dict[str, str] = {}
 
     def read(self, folder: Path) -> RunRecords:
-        about = _read_json(folder / "run.json")
+        about = read_json(folder / "run.json")
         seed, name = int(about["seed"]), folder.resolve().name
         row = folder.resolve().parent.name if name == f"seed-{seed}" else self._row(about, name, seed)
         return RunRecords(folder, row, seed, about)
@@ -255,13 +218,3 @@ def _same_data(runs: list[RunRecords]) -> None:
     for run in runs:
         if run.about["data"]["fingerprint"] != first.about["data"]["fingerprint"]:
             raise ValueError(f"{run.folder} was trained on other data than {first.folder}; make a report for each")
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is no JSON ({error}); restore it, or leave the run out") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{path} is no JSON object; restore it, or leave the run out")
-    return found
