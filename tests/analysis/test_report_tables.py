@@ -120,7 +120,7 @@ def test_one_seed_has_no_spread_and_no_interval_and_says_so(tmp_path):
 
 
 def test_only_the_seeds_that_both_rows_have_are_compared(suite, tmp_path):
-    make_run(tmp_path / "dqn" / "seed-4", seed=4, scores={"chrf": everywhere(99.0)})
+    make_run(tmp_path / "dqn" / "seed-4", seed=4, teacher="dqn", scores={"chrf": everywhere(99.0)})
     study = read_study([suite])
     assert set(by_pairs(study.rows["dqn"], study.rows["uniform"], CHRF, MACRO)) == {1, 2, 3}
     assert estimate(study.rows["dqn"], CHRF, MACRO).n == 4

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from rota.analysis.alike import BUDGET, settings
 from rota.analysis.measures import BLEU, CHRF, COMET, Metric, chosen_scores, how_evaluated, values
 from rota.analysis.runs import Row, RunRecords, Study
 from rota.analysis.summary import and_list
 
 
-def missing(study: Study) -> list[str]:
-    """Runs that a suite asked for and that are not there, unfinished or not scored; scores made differently."""
+def missing(study: Study, baseline: Row) -> list[str]:
+    """Runs that a suite asked for and that are not there, unfinished or not scored; what was not made equally."""
     gaps = [*_absent(study)]
     for row in study.rows.values():
         for run in row.runs.values():
             gaps += _unfinished(row, run)
-    return [*gaps, *_unscored(study), *_differently_scored(study)]
+    return [*gaps, *_unscored(study), *_differently_scored(study), *_unequal(study, baseline)]
 
 
 def _absent(study: Study) -> list[str]:
@@ -62,3 +63,30 @@ def _odd_ones(study: Study, metric: Metric) -> list[str]:
         if scores:
             ways.setdefault(how_evaluated(scores[0]), []).append(f"{study.rows[run.row].title} seed {run.seed}")
     return [name for names in sorted(ways.values(), key=len)[:-1] for name in names]
+
+
+def _unequal(study: Study, baseline: Row) -> list[str]:
+    """Rows with another budget or model than the baseline, those with the same one in one sentence."""
+    found: dict[str, list[str]] = {}
+    for row in study.rows.values():
+        changed = _changed_budget(row, baseline)
+        if changed:
+            found.setdefault("; ".join(changed), []).append(row.title)
+    return [
+        f"{and_list(titles)}: {changed} as {baseline.title}; differences from it are not of schedules alone."
+        for changed, titles in found.items()
+    ]
+
+
+def _changed_budget(row: Row, baseline: Row) -> list[str]:
+    if not row.runs:
+        return []
+    ours, theirs = (settings(next(iter(found.runs.values())).about) for found in (row, baseline))
+    known = [key for key in BUDGET if key in ours and key in theirs]
+    return [_in_words(BUDGET[key], ours[key], theirs[key]) for key in known if ours[key] != theirs[key]]
+
+
+def _in_words(name: str, ours: int | str, theirs: int | str) -> str:
+    if isinstance(ours, int) and isinstance(theirs, int):
+        return f"{ours:,} {name}, not {theirs:,}"
+    return f"{name} {ours}, not {theirs}"

@@ -66,7 +66,7 @@ def make_report(
     write_atomically(out / "report.md", make_markdown(title, about, sections))
     write_atomically(out / "index.html", make_page(title, about, sections))
     names = [table.name for table in tables], [picture.name for picture in pictures]
-    return Report(out / "index.html", against.title, headlines(study, against), missing(study), *names)
+    return Report(out / "index.html", against.title, headlines(study, against), missing(study, against), *names)
 
 
 def _write_table(table: Table, folder: Path) -> None:
@@ -77,7 +77,7 @@ def _write_table(table: Table, folder: Path) -> None:
 def make_sections(study: Study, baseline: Row, progress: Progress = lambda *_: None) -> list[Section]:
     makers: list[Callable[[], Section]] = [
         lambda: _summary(study, baseline),
-        lambda: Section("missing", "What is missing", points=missing(study)),
+        lambda: Section("missing", "What is missing", points=missing(study, baseline)),
         lambda: _averages(study, baseline),
         lambda: _curves(study, baseline),
         lambda: Section("languages", "Every language", tables=language_tables(study, baseline)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,10 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from rota.analysis.alike import first_difference, written
 from rota.analysis.folders import read_json, record_path, run_folders, suite_of
 from rota.analysis.history import History, read_history
 from rota.records import Entry, read_record
-from rota.settings import FREE, leaves
 from rota.types import Arm
 
 Progress = Callable[[str, int, int | None], None]
@@ -183,18 +182,11 @@ class _RowNames:
         return RunRecords(folder, row, seed, about)
 
     def _row(self, about: dict[str, Any], name: str, seed: int) -> str:
-        settings = _settings(about)
+        settings = written(about)
         if settings not in self._by_settings:
             plain = re.sub(rf"[-_.](seed[-_.]?)?{seed}$", "", name)
             self._by_settings[settings] = name if plain in self._by_settings.values() else plain
         return self._by_settings[settings]
-
-
-def _settings(about: dict[str, Any]) -> str:
-    """What makes two runs the same but for their seed. Unset ones are left out: a later version may have more."""
-    parts = leaves({name: about["config"][name] for name in ("student", "teacher", "training")})
-    told = {key: value for key, value in parts.items() if value is not None and key not in FREE}
-    return json.dumps([told, about["data"]["fingerprint"]], sort_keys=True)
 
 
 def _new_row(name: str, about: dict[str, Any]) -> Row:
@@ -207,10 +199,23 @@ def _add(rows: dict[str, Row], run: RunRecords, about: dict[str, Any]) -> None:
         warmup = run.teacher.get("warmup")
         rows[run.row] = _new_row(run.row, {"warmup": warmup and str(warmup["until"]), **about})
     runs = rows[run.row].runs
+    if runs:
+        _same_settings(next(iter(runs.values())), run)
     if run.seed in runs and runs[run.seed].folder.resolve() != run.folder.resolve():
         both = f"{runs[run.seed].folder} and {run.folder}"
         raise ValueError(f"{both} are both {run.row!r} with seed {run.seed}; rename one folder, or leave it out")
     runs[run.seed] = run
+
+
+def _same_settings(one: RunRecords, other: RunRecords) -> None:
+    """Seeds of one row differ in nothing else: a mean over 1,000 and 3,000 updates is a mean of nothing."""
+    found = first_difference(one.about, other.about)
+    if found is not None:
+        key, ours, theirs = found
+        raise ValueError(
+            f"{one.folder} and {other.folder} are both of the row {one.row!r}, but {key} is {ours!r} in the first and "
+            f"{theirs!r} in the second; make a report for each"
+        )
 
 
 def _same_data(runs: list[RunRecords]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rota.analysis.contrasts import FEWEST_SEEDS, contrast, excludes_zero
 from rota.analysis.measures import BLEU, CHRF, FINAL_LOSS, LOW, MACRO, Metric, chosen_scores
@@ -21,19 +21,29 @@ def and_list(words: Sequence[str]) -> str:
 
 
 def what_was_run(study: Study) -> str:
-    """One sentence on corpus, model, steps, rows and seeds."""
-    run = study.any_run
-    config, data = run.about["config"], run.about["data"]
-    finished = sum(found.finished for found in study.runs)
-    rows = [row for row in study.rows.values() if row.runs]
+    """One sentence on corpus, model, steps, rows and seeds; a range where runs differ."""
+    finished = [run for run in study.runs if run.finished]
+    configs = [run.about["config"] for run in finished or study.runs]
+    data, corpus = study.any_run.about["data"], configs[0]["data"].get("corpus")
+    presets = sorted({config["student"]["preset"] for config in configs})
     text = (
-        f"{plural(len(rows), 'schedule')}, {plural(finished, 'finished run')} "
-        f"of {run.steps:,} updates of {config['training']['tokens']:,} target tokens; "
-        f"preset {config['student']['preset']}; {plural(len(data['sizes']), 'language')} "
+        f"{plural(sum(bool(row.runs) for row in study.rows.values()), 'schedule')}, "
+        f"{plural(len(finished), 'finished run')} "
+        f"of {_range([config['training']['steps'] for config in configs])} updates "
+        f"of {_range([_tokens_of_an_update(config['training']) for config in configs])} target tokens; "
+        f"preset{'' if len(presets) == 1 else 's'} {and_list(presets)}; {plural(len(data['sizes']), 'language')} "
         f"with {sum(data['sizes'].values()):,} training pairs"
     )
-    corpus = config["data"].get("corpus")
     return f"{text} ({corpus})." if corpus else f"{text}."
+
+
+def _tokens_of_an_update(training: Mapping[str, int]) -> int:
+    return training["tokens"] * training.get("accumulate", 1)
+
+
+def _range(numbers: Sequence[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def headlines(study: Study, baseline: Row) -> list[str]:
