@@ -212,7 +212,8 @@ def test_scores_that_were_made_differently_are_named(tmp_path):
         make_run(tmp_path / name / "seed-1", scores={"bleu": everywhere(20.0), "chrf": everywhere(20.0)}, chosen=chosen)
     study = read_study([tmp_path])
     assert missing(study, study.rows["a"]) == [
-        f"{metric} of c (warm-up 10%) seed 1 comes from another selection or search than that of the others."
+        f"{metric} of c (warm-up 10%) seed 1 comes from another selection, number of checkpoints or search than that "
+        "of the others."
         for metric in ("chrF", "BLEU")
     ]
 

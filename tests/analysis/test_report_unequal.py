@@ -6,8 +6,10 @@ import re
 import pytest
 from made_runs import everywhere, make_run, make_suite, write_json
 
+from rota.analysis.contrasts import default_of
 from rota.analysis.gaps import missing
 from rota.analysis.runs import read_study
+from rota.analysis.score_tables import ablation_tables
 from rota.analysis.summary import what_was_run
 
 
@@ -100,3 +102,35 @@ def test_the_page_begins_with_ranges_where_runs_differ(unequal):
         "5 schedules, 5 finished runs of 20 to 40 updates of 100 to 300 target tokens; presets small and tiny; "
         "4 languages with 1,000 training pairs (synthetic)."
     )
+
+
+def test_an_ablation_is_compared_with_no_control_and_the_page_says_that_it_is_in_no_table(tmp_path):
+    rows = {"uniform": {}, "dqn-random": {"table": "control"}, "dqn-tau": {"label": "tau", "table": "dqn"}}
+    make_suite(tmp_path, rows, seeds=[1])
+    scores = {"chrf": everywhere(1.0), "bleu": everywhere(1.0)}
+    for row in rows:
+        make_run(tmp_path / row / "seed-1", teacher=row.partition("-")[0], scores=scores)
+    study = read_study([tmp_path])
+    assert default_of(study, "dqn") is None
+    assert ablation_tables(study) == []
+    assert missing(study, study.rows["uniform"]) == [
+        "tau (warm-up 10%): in no table of scores, because the teacher dqn was not run as it is by default; "
+        "rota compare --rows dqn adds that."
+    ]
+    make_run(tmp_path / "dqn" / "seed-1", teacher="dqn", scores=scores)
+    study = read_study([tmp_path])
+    assert default_of(study, "dqn").name == "dqn"
+    assert missing(study, study.rows["uniform"]) == []
+
+
+def test_scores_of_another_number_of_checkpoints_are_named(tmp_path):
+    """All are averages that end with the last step; one is of two checkpoints, the others of four."""
+    for row, steps in (("a", [14, 16, 18, 20]), ("b", [14, 16, 18, 20]), ("c", [18, 20])):
+        scores = {"chrf": everywhere(1.0), "bleu": everywhere(1.0)}
+        make_run(tmp_path / row / "seed-1", scores=scores, chosen={"combine": "average", "steps": steps})
+    study = read_study([tmp_path])
+    assert missing(study, study.rows["a"]) == [
+        f"{metric} of c (warm-up 10%) seed 1 comes from another selection, number of checkpoints or search than that "
+        "of the others."
+        for metric in ("chrF", "BLEU")
+    ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from rota.analysis.measures import Metric, values
-from rota.analysis.runs import MAIN_TABLES, Row, Study
+from rota.analysis.runs import Row, Study
 from rota.statistics import SeedComparison, holm, paired_seeds
 
 ALPHA = 0.05
@@ -97,7 +97,7 @@ def choose_baseline(study: Study, name: str | None) -> Row:
 
 
 def default_of(study: Study, teacher: str) -> Row | None:
-    """The row that an ablation of this teacher changes one setting of."""
-    rows = [row for row in study.of_tables(*MAIN_TABLES) if row.teacher == teacher]
+    """The row that an ablation of this teacher changes one setting of; never a control, which is one changed itself."""
+    rows = [row for row in study.of_tables("main", "other") if row.teacher == teacher]
     named = [row for row in rows if row.name == teacher]
     return next(iter(named or rows), None)

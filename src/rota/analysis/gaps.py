@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from rota.analysis.alike import BUDGET, settings
+from rota.analysis.contrasts import default_of
 from rota.analysis.measures import BLEU, CHRF, COMET, Metric, chosen_scores, how_evaluated, values
-from rota.analysis.runs import Row, RunRecords, Study
+from rota.analysis.runs import ABLATED, Row, RunRecords, Study
 from rota.analysis.summary import and_list
 
 
@@ -14,7 +15,8 @@ def missing(study: Study, baseline: Row) -> list[str]:
     for row in study.rows.values():
         for run in row.runs.values():
             gaps += _unfinished(row, run)
-    return [*gaps, *_unscored(study), *_differently_scored(study), *_unequal(study, baseline)]
+    scored = [*_unscored(study), *_differently_scored(study)]
+    return [*gaps, *_without_default(study), *scored, *_unequal(study, baseline)]
 
 
 def _absent(study: Study) -> list[str]:
@@ -34,6 +36,17 @@ def _unfinished(row: Row, run: RunRecords) -> list[str]:
     return [f"{row.title}, seed {run.seed}: {done}; it counts in no table, its curves are drawn as far as they go."]
 
 
+def _without_default(study: Study) -> list[str]:
+    """Ablations of a teacher that was not run as it is by default: compared with anything else they would mislead."""
+    return [
+        f"{and_list([row.title for row in rows])}: in no table of scores, because the teacher {teacher} was not "
+        f"run as it is by default; rota compare --rows {teacher} adds that."
+        for teacher in ABLATED
+        for rows in [study.of_tables(teacher)]
+        if rows and default_of(study, teacher) is None
+    ]
+
+
 def _unscored(study: Study) -> list[str]:
     """A mean over fewer seeds than others has to be told. COMET is an extra: missed only where some runs have it."""
     finished = [run for run in study.runs if run.finished]
@@ -48,7 +61,8 @@ def _unscored(study: Study) -> list[str]:
 
 def _differently_scored(study: Study) -> list[str]:
     return [
-        f"{metric.label} of {and_list(names)} comes from another selection or search than that of the others."
+        f"{metric.label} of {and_list(names)} comes from another selection, number of checkpoints or search than that "
+        "of the others."
         for metric in (CHRF, BLEU, COMET)
         for names in [_odd_ones(study, metric)]
         if names

@@ -23,7 +23,7 @@ from rota.analysis.policy_figures import (
     signal_figure,
 )
 from rota.analysis.result_figures import cost_figure, loss_figure, pareto_figure
-from rota.analysis.runs import MAIN_TABLES, Progress, Row, Study, read_study
+from rota.analysis.runs import ABLATED, MAIN_TABLES, Progress, Row, Study, read_study
 from rota.analysis.score_tables import ablation_tables, average_tables, language_tables
 from rota.analysis.share_figures import evolution, proportions
 from rota.analysis.summary import HEADLINES, headlines, how_made, what_was_run
@@ -125,7 +125,7 @@ def _averages(study: Study, baseline: Row) -> Section:
 def looks_of(study: Study) -> dict[str, Look]:
     """A schedule looks the same in all figures; those of the main tables come first."""
     first = study.of_tables(*MAIN_TABLES)
-    return schedule_looks([row.name for row in (*first, *study.of_tables("tscl", "dqn"))])
+    return schedule_looks([row.name for row in (*first, *study.of_tables(*ABLATED))])
 
 
 def _curves(study: Study, baseline: Row) -> Section:

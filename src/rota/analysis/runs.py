@@ -143,6 +143,8 @@ class Study:
 
 
 MAIN_TABLES = ("main", "control", "other")
+ABLATED = ("tscl", "dqn")
+"""Teachers with a table of rows that change one of their settings; the table has the name of the teacher."""
 
 
 def read_study(paths: Sequence[Path], progress: Progress = lambda *_: None) -> Study:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rota.analysis.contrasts import Estimate, by_pairs, contrast, default_of, estimate, marks
 from rota.analysis.measures import GROUPS, HIGH, LOW, MACRO, Metric, measured
 from rota.analysis.printed import paper_row
-from rota.analysis.runs import MAIN_TABLES, Row, Study
+from rota.analysis.runs import ABLATED, MAIN_TABLES, Row, Study
 from rota.analysis.table import Cell, Table
 
 MARKS = (
@@ -42,7 +42,7 @@ def language_tables(study: Study, baseline: Row) -> list[Table]:
 def ablation_tables(study: Study) -> list[Table]:
     """The low-resource languages under changed settings of a teacher, compared with its own default."""
     tables = []
-    for teacher in ("tscl", "dqn"):
+    for teacher in ABLATED:
         changed, default = study.of_tables(teacher), default_of(study, teacher)
         if changed and default is not None:
             rows = [default, *changed]
