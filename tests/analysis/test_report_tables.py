@@ -8,12 +8,11 @@ import pytest
 from made_runs import LOW_RESOURCE, SIZES, everywhere, make_run, make_suite, pack
 
 from rota.analysis.budget_tables import budget_table, convergence_table, cost_table, data_table
-from rota.analysis.contrasts import by_pairs, choose_baseline, contrast, estimate, marks
+from rota.analysis.contrasts import by_pairs, choose_baseline, contrast, estimate
 from rota.analysis.measures import BEST_LOSS, BLEU, CHRF, FINAL_LOSS, LOW, MACRO, chosen_scores, values
 from rota.analysis.printed import paper_row
 from rota.analysis.runs import read_study
 from rota.analysis.score_tables import ablation_tables, average_tables, difference, language_tables
-from rota.analysis.summary import headlines
 from rota.analysis.table import Cell, Table, to_csv, to_html, to_latex, to_markdown
 
 CHRF_SCORES = {"uniform": (30.0, 32.0, 34.0), "dqn": (31.0, 34.0, 37.0)}
@@ -70,42 +69,6 @@ def test_the_table_of_differences_says_what_could_have_been_seen(suite):
     detectable = contrast(study.rows["dqn"], study.rows["uniform"], CHRF, LOW).smallest_detectable
     assert row[4].text == f"{detectable:.2f}"
     assert detectable > 2.48, "a study sees less than its interval is wide"
-
-
-def test_a_mark_stands_where_the_interval_excludes_zero_and_knows_which_side_is_better(tmp_path):
-    for row, shift in (("base", 0.0), ("more", 5.0), ("less", -5.0)):
-        for seed in (1, 2, 3):
-            score = 30 + shift + seed / 10 + (seed == 1 and shift > 0) * 0.1
-            losses = {20: everywhere(2 + shift / 10 + seed / 100 + (seed == 2) * (shift != 0) * 0.001)}
-            scores = {"chrf": everywhere(score)}
-            make_run(tmp_path / row / f"seed-{seed}", seed=seed, scores=scores, dev_losses=losses)
-    study = read_study([tmp_path])
-    rows, base = list(study.rows.values()), study.rows["base"]
-    assert marks(rows, base, CHRF, MACRO) == {"more": "++", "less": "−−"}
-    assert marks(rows, base, FINAL_LOSS, MACRO) == {"more": "−−", "less": "++"}, "less loss is better"
-
-
-def test_a_mark_is_single_where_it_does_not_survive_holm(tmp_path):
-    """Differences 1, 2, 1.5 have t = 1.5 / (0.5 / sqrt 3) = 5.196, p = 0.035: below 0.05, not below 0.05 / 2."""
-    scores = {"base": (30.0, 30.0, 30.0), "better": (31.0, 32.0, 31.5), "same": (30.0, 31.0, 29.0)}
-    for row, found in scores.items():
-        for seed, score in enumerate(found, start=1):
-            make_run(tmp_path / row / f"seed-{seed}", seed=seed, scores={"chrf": everywhere(score)})
-    study = read_study([tmp_path])
-    assert marks(list(study.rows.values()), study.rows["base"], CHRF, MACRO) == {"better": "+"}
-
-
-def test_two_seeds_that_agree_bear_no_mark(tmp_path):
-    """Differences 1.0 and 1.001: an interval far from zero, from a single degree of freedom."""
-    for row, found in {"base": (30.0, 30.0), "lucky": (31.0, 31.001)}.items():
-        for seed, score in enumerate(found, start=1):
-            make_run(tmp_path / row / f"seed-{seed}", seed=seed, scores={"chrf": everywhere(score)})
-    study = read_study([tmp_path])
-    assert contrast(study.rows["lucky"], study.rows["base"], CHRF, MACRO).interval[0] > 0.9
-    assert marks(list(study.rows.values()), study.rows["base"], CHRF, MACRO) == {}
-    said = headlines(study, study.rows["base"])
-    assert any("2 seeds, too few for a verdict." in sentence for sentence in said)
-    assert not any("exclude zero" in sentence for sentence in said)
 
 
 def test_one_seed_has_no_spread_and_no_interval_and_says_so(tmp_path):

@@ -6,10 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from statistics import mode
 
 from rota.analysis.measures import Metric, values
 from rota.analysis.runs import Row, Study
-from rota.statistics import SeedComparison, holm, paired_seeds
+from rota.statistics import SeedComparison, holm, paired_seeds, smallest_detectable
 
 ALPHA = 0.05
 FEWEST_SEEDS = 3
@@ -67,6 +68,23 @@ def excludes_zero(found: SeedComparison) -> bool:
         return False
     low, high = found.interval
     return low > 0 or high < 0
+
+
+def pooled_detectable(rows: Sequence[Row], baseline: Row, metric: Metric, scope: str) -> tuple[int, float] | None:
+    """Pairs of a row and the smallest true difference that its t test would have seen, by the spread of all rows.
+
+    The spread of three differences is itself a guess: the root mean square over the rows, each by its degrees of
+    freedom, is a better one. The test is still that of a single row, with its most usual number of pairs. None below
+    two rows with ``FEWEST_SEEDS``, where there is nothing to pool.
+    """
+    compared = [contrast(row, baseline, metric, scope) for row in rows]
+    found = [one for one in compared if one is not None and one.seeds >= FEWEST_SEEDS]
+    if len(found) < 2:
+        return None
+    freedom = sum(one.seeds - 1 for one in found)
+    spread = math.sqrt(sum((one.seeds - 1) * one.spread**2 for one in found) / freedom)
+    pairs = mode(sorted(one.seeds for one in found))
+    return pairs, smallest_detectable(spread, pairs)
 
 
 def marks(rows: Sequence[Row], baseline: Row, metric: Metric, scope: str) -> dict[str, str]:

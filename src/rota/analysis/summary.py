@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rota.analysis.contrasts import FEWEST_SEEDS, contrast, excludes_zero
+from rota.analysis.contrasts import FEWEST_SEEDS, contrast, excludes_zero, pooled_detectable
 from rota.analysis.measures import BLEU, CHRF, FINAL_LOSS, LOW, MACRO, Metric, chosen_scores
 from rota.analysis.runs import MAIN_TABLES, Row, RunRecords, Study
 from rota.analysis.score_tables import NO_RUN, difference
@@ -50,7 +50,7 @@ def headlines(study: Study, baseline: Row) -> list[str]:
     """One sentence for each schedule against the baseline, then how to read them all."""
     rows = [row for row in study.of_tables(*MAIN_TABLES) if row.name != baseline.name]
     sentences = [sentence for row in rows for sentence in _headline(row, baseline)]
-    return [*sentences, *_clear_differences(rows, baseline)]
+    return [*sentences, *_seen_over_all(rows, baseline), *_clear_differences(rows, baseline)]
 
 
 def _headline(row: Row, baseline: Row) -> list[str]:
@@ -73,6 +73,17 @@ def _headline(row: Row, baseline: Row) -> list[str]:
     if max(pairs) < FEWEST_SEEDS:
         return [f"{text}; {seeds}, too few for a verdict."]
     return [f"{text}; {seeds}. The study could have seen {and_list(seen)}."]
+
+
+def _seen_over_all(rows: Sequence[Row], baseline: Row) -> list[str]:
+    """What the study could have seen, once for all rows: of three seeds the figure of one row is mostly chance."""
+    found = {metric: pooled_detectable(rows, baseline, metric, MACRO) for metric in HEADLINES}
+    known = {metric: pooled for metric, pooled in found.items() if pooled is not None}
+    if not known:
+        return []
+    seen = and_list([f"{metric.written(size)} ({metric.label})" for metric, (_, size) in known.items()])
+    counts = _range([pairs for pairs, _ in known.values()])
+    return [f"Over all rows together the study could have seen {seen} with {counts} seeds a row."]
 
 
 def _clear_differences(rows: Sequence[Row], baseline: Row) -> list[str]:
