@@ -9,6 +9,7 @@ from made_runs import LOW_RESOURCE, SIZES, everywhere, make_run, make_suite, pac
 
 from rota.analysis.budget_tables import budget_table, convergence_table, cost_table, data_table
 from rota.analysis.contrasts import by_pairs, choose_baseline, contrast, estimate
+from rota.analysis.gaps import missing
 from rota.analysis.measures import BEST_LOSS, BLEU, CHRF, FINAL_LOSS, LOW, MACRO, chosen_scores, values
 from rota.analysis.printed import paper_row
 from rota.analysis.runs import read_study
@@ -203,6 +204,18 @@ def test_the_papers_numbers_are_found_by_their_keys():
     assert paper_row(None) is None
     with pytest.raises(ValueError, match="the paper has no row 'dqn/moon'"):
         paper_row("dqn/moon")
+
+
+def test_a_row_that_the_paper_does_not_have_is_named_and_the_report_goes_on_without_its_numbers(suite):
+    rows = {"uniform": {}, "dqn": {"label": "DQN", "paper": "dqn/1600"}}
+    make_suite(suite, rows, seeds=[1, 2, 3])
+    study = read_study([suite])
+    assert cells(average_tables(study, study.rows["uniform"])[0], "DQN")["BLEU"] == Cell("20.00 ± 0.00")
+    assert convergence_table("convergence", "Steps", [study.rows["dqn"]]).rows[0][-1].text == ""
+    assert missing(study, study.rows["uniform"]) == [
+        "DQN (warm-up 10%): the row 'dqn' of suite.json has paper: 'dqn/1600', which is no row of the paper; its "
+        "numbers are left out. The nearest is 'dqn-16000'."
+    ]
 
 
 ODD = Table(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from rota.analysis.contrasts import Estimate, default_of
 from rota.analysis.measures import LOW, lowest_loss_step
-from rota.analysis.printed import STEPS, paper_row
+from rota.analysis.printed import STEPS
 from rota.analysis.runs import ABLATED, MAIN_TABLES, Row, RunRecords, Study
 from rota.analysis.score_tables import NO_RUN, name_cells
 from rota.analysis.table import Cell, Table
@@ -64,7 +64,7 @@ def selected_step(run: RunRecords) -> int | None:
 
 
 def _paper_step(row: Row) -> Cell:
-    printed = paper_row(row.paper)
+    printed = row.printed
     if printed is None or printed.best_step is None:
         return Cell("")
     return Cell(f"{printed.best_step:,} ({printed.best_step / STEPS:.0%})")

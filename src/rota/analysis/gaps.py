@@ -5,6 +5,7 @@ from __future__ import annotations
 from rota.analysis.alike import BUDGET, settings
 from rota.analysis.contrasts import default_of
 from rota.analysis.measures import BLEU, CHRF, COMET, Metric, chosen_scores, how_evaluated, values
+from rota.analysis.printed import nearest_row
 from rota.analysis.runs import ABLATED, Row, RunRecords, Study
 from rota.analysis.summary import and_list
 
@@ -16,7 +17,7 @@ def missing(study: Study, baseline: Row) -> list[str]:
         for run in row.runs.values():
             gaps += _unfinished(row, run)
     scored = [*_unscored(study), *_differently_scored(study)]
-    return [*gaps, *_without_default(study), *scored, *_unequal(study, baseline)]
+    return [*gaps, *_without_default(study), *_unprinted(study), *scored, *_unequal(study, baseline)]
 
 
 def _absent(study: Study) -> list[str]:
@@ -44,6 +45,15 @@ def _without_default(study: Study) -> list[str]:
         for teacher in ABLATED
         for rows in [study.of_tables(teacher)]
         if rows and default_of(study, teacher) is None
+    ]
+
+
+def _unprinted(study: Study) -> list[str]:
+    return [
+        f"{row.title}: the row {row.name!r} of suite.json has paper: {row.paper!r}, which is no row of the paper; its "
+        f"numbers are left out. The nearest is {nearest_row(row.paper)!r}."
+        for row in study.rows.values()
+        if row.paper is not None and row.printed is None
     ]
 
 

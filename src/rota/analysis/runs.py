@@ -12,6 +12,7 @@ from typing import Any
 from rota.analysis.alike import first_difference, written
 from rota.analysis.folders import read_json, record_path, run_folders, suite_of
 from rota.analysis.history import History, read_history
+from rota.analysis.printed import PaperRow, has_row, paper_row
 from rota.records import Entry, read_record
 from rota.types import Arm
 
@@ -119,6 +120,11 @@ class Row:
         return {seed: run for seed, run in self.runs.items() if run.finished}
 
     @property
+    def printed(self) -> PaperRow | None:
+        """The paper's numbers; None also where the suite names a row that the paper does not have."""
+        return paper_row(self.paper) if self.paper is not None and has_row(self.paper) else None
+
+    @property
     def teacher(self) -> str:
         return "" if not self.runs else str(next(iter(self.runs.values())).teacher["name"])
 
@@ -192,8 +198,8 @@ class _RowNames:
 
 
 def _new_row(name: str, about: dict[str, Any]) -> Row:
-    label, warmup = about.get("label") or name, about.get("warmup") or ""
-    return Row(name, str(label), str(warmup), str(about.get("table") or "main"), about.get("paper"))
+    label, warmup, paper = about.get("label") or name, about.get("warmup") or "", about.get("paper")
+    return Row(name, str(label), str(warmup), str(about.get("table") or "main"), None if paper is None else str(paper))
 
 
 def _add(rows: dict[str, Row], run: RunRecords, about: dict[str, Any]) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from rota.analysis.contrasts import Estimate, by_pairs, contrast, default_of, estimate, marks
 from rota.analysis.measures import GROUPS, HIGH, LOW, MACRO, Metric, measured
-from rota.analysis.printed import paper_row
 from rota.analysis.runs import ABLATED, MAIN_TABLES, Row, Study
 from rota.analysis.table import Cell, Table
 
@@ -116,7 +115,7 @@ def _seeds(row: Row, columns: Sequence[tuple[Metric, str]]) -> str:
 
 
 def estimate_cell(row: Row, metric: Metric, scope: str, *, mark: str = "") -> Cell:
-    printed = paper_row(row.paper)
+    printed = row.printed
     value = None if printed is None else printed.scores.get(metric.name, {}).get(scope)
     paper = "" if value is None else f"{value:.2f}"
     found = estimate(row, metric, scope)
@@ -176,7 +175,7 @@ def numbers(row: Row, baseline: Row, metric: Metric, scope: str) -> dict[str, ob
     found, compared, printed = (
         estimate(row, metric, scope),
         contrast(row, baseline, metric, scope),
-        paper_row(row.paper),
+        row.printed,
     )
     line: dict[str, object] = {"row": row.name, "schedule": row.label, "warmup": row.warmup}
     line |= {"metric": metric.name, "scope": scope, "seeds": 0 if found is None else found.n}
