@@ -1,12 +1,17 @@
 """What differences over seeds allow to say: marks, and what a study could have seen."""
 
+import csv
+import io
+
 import pytest
 from made_runs import everywhere, make_run
 
 from rota.analysis.contrasts import contrast, marks, pooled_detectable
 from rota.analysis.measures import CHRF, FINAL_LOSS, MACRO
 from rota.analysis.runs import read_study
+from rota.analysis.score_tables import average_tables
 from rota.analysis.summary import headlines
+from rota.analysis.table import to_csv
 from rota.statistics import paired_seeds, smallest_detectable
 
 
@@ -31,6 +36,12 @@ def test_a_mark_is_single_where_it_does_not_survive_holm(tmp_path):
             make_run(tmp_path / row / f"seed-{seed}", seed=seed, scores={"chrf": everywhere(score)})
     study = read_study([tmp_path])
     assert marks(list(study.rows.values()), study.rows["base"], CHRF, MACRO) == {"better": "+"}
+    for table in average_tables(study, study.rows["base"]):
+        lines = list(csv.DictReader(io.StringIO(to_csv(table))))
+        better = next(line for line in lines if (line["row"], line["scope"]) == ("better", "macro"))
+        assert float(better["p_t"]) == pytest.approx(0.0351, abs=1e-4)
+        assert float(better["p_holm"]) == pytest.approx(2 * 0.0351, abs=2e-4), "what the marks rest on"
+        assert all(line["p_holm"] == "" for line in lines if line["row"] == "base")
 
 
 def test_two_seeds_that_agree_bear_no_mark(tmp_path):

@@ -92,15 +92,20 @@ def marks(rows: Sequence[Row], baseline: Row, metric: Metric, scope: str) -> dic
 
     Doubled where that holds after Holm's correction for the number of rows.
     """
-    found = {row.name: contrast(row, baseline, metric, scope) for row in rows}
-    tested = {name: comparison for name, comparison in found.items() if comparison is not None}
-    adjusted = holm({name: comparison.p_t for name, comparison in tested.items()})
+    adjusted = holm_p(rows, baseline, metric, scope)
     result = {}
-    for name, comparison in tested.items():
-        if excludes_zero(comparison):
+    for row in rows:
+        comparison = contrast(row, baseline, metric, scope)
+        if comparison is not None and excludes_zero(comparison):
             sign = "+" if (comparison.mean > 0) == metric.higher_is_better else "\N{MINUS SIGN}"
-            result[name] = sign * (2 if adjusted[name] < ALPHA else 1)
+            result[row.name] = sign * (2 if adjusted[row.name] < ALPHA else 1)
     return result
+
+
+def holm_p(rows: Sequence[Row], baseline: Row, metric: Metric, scope: str) -> dict[str, float]:
+    """By row that has an interval: p of the paired t test, adjusted for the number of such rows."""
+    found = {row.name: contrast(row, baseline, metric, scope) for row in rows}
+    return holm({name: comparison.p_t for name, comparison in found.items() if comparison is not None})
 
 
 def choose_baseline(study: Study, name: str | None) -> Row:
