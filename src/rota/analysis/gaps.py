@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rota.analysis.alike import BUDGET, settings
 from rota.analysis.contrasts import default_of
+from rota.analysis.folders import record_path
 from rota.analysis.measures import BLEU, CHRF, COMET, Metric, chosen_scores, how_evaluated, values
 from rota.analysis.printed import nearest_row
 from rota.analysis.runs import ABLATED, Row, RunRecords, Study
@@ -34,6 +35,8 @@ def _unfinished(row: Row, run: RunRecords) -> list[str]:
     if run.finished:
         return []
     done = f"{run.history.updates:,} of {run.steps:,} steps"
+    if not record_path(run.folder, "steps.jsonl").exists():
+        done = "no steps.jsonl, so it has not begun or its record was lost"
     return [f"{row.title}, seed {run.seed}: {done}; it counts in no table, its curves are drawn as far as they go."]
 
 

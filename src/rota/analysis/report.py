@@ -11,9 +11,11 @@ from rota.analysis.colours import Look, schedule_looks
 from rota.analysis.contrasts import choose_baseline, default_of
 from rota.analysis.difference_figure import difference_figure
 from rota.analysis.drawing import Picture
+from rota.analysis.files import write_report
+from rota.analysis.folders import check_folder
 from rota.analysis.gaps import missing
 from rota.analysis.measures import HIGH, LOW, MACRO, measured
-from rota.analysis.page import Section, make_markdown, make_page
+from rota.analysis.page import MADE_BY, Section
 from rota.analysis.policy_figures import (
     epsilon_figure,
     how_to_probe,
@@ -27,8 +29,6 @@ from rota.analysis.runs import ABLATED, MAIN_TABLES, Progress, Row, Study, read_
 from rota.analysis.score_tables import ablation_tables, average_tables, language_tables
 from rota.analysis.share_figures import evolution, proportions
 from rota.analysis.summary import HEADLINES, headlines, how_made, what_was_run
-from rota.analysis.table import Table, to_csv, to_latex, to_markdown
-from rota.records import write_atomically
 
 
 @dataclass(frozen=True)
@@ -51,27 +51,17 @@ def make_report(
     baseline: str | None = None,
     progress: Progress = lambda *_: None,
 ) -> Report:
-    """Write ``index.html``, ``report.md``, ``tables/`` (md, tex, csv) and ``figures/`` (png) for runs or suites."""
+    """Write ``index.html``, ``report.md``, ``tables/`` (md, tex, csv) and ``figures/`` (png) for runs or suites.
+
+    Tables and figures that an earlier report left in ``out``, and that this one has not, are removed.
+    """
+    check_folder(out, "--out")
     study = read_study(paths, progress)
     against = choose_baseline(study, baseline)
     sections = make_sections(study, against, progress)
     title = title or f"Training schedules: {', '.join(path.resolve().name for path in paths)}"
-    about = what_was_run(study)
-    tables = [table for section in sections for table in section.tables]
-    pictures = [picture for section in sections for picture in section.pictures]
-    for table in tables:
-        _write_table(table, out / "tables")
-    for picture in pictures:
-        picture.write(out / "figures")
-    write_atomically(out / "report.md", make_markdown(title, about, sections))
-    write_atomically(out / "index.html", make_page(title, about, sections))
-    names = [table.name for table in tables], [picture.name for picture in pictures]
+    names = write_report(out, title, what_was_run(study), sections)
     return Report(out / "index.html", against.title, headlines(study, against), missing(study, against), *names)
-
-
-def _write_table(table: Table, folder: Path) -> None:
-    for ending, write in (("md", to_markdown), ("tex", to_latex), ("csv", to_csv)):
-        write_atomically(folder / f"{table.name}.{ending}", write(table))
 
 
 def make_sections(study: Study, baseline: Row, progress: Progress = lambda *_: None) -> list[Section]:
@@ -176,7 +166,7 @@ def _costs(study: Study, baseline: Row) -> Section:
 
 def _making(study: Study) -> Section:
     lead = (
-        "Made by rota report from run records alone. Every number stands at full precision in the CSV under its table. "
+        f"{MADE_BY} Every number stands at full precision in the CSV under its table. "
         "Standard deviations are over seeds, n \N{MINUS SIGN} 1 in the denominator; intervals are paired by seed."
     )
     return Section("making", "How this was made", [lead], how_made(study), tables=[data_table(study)])

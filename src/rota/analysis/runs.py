@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.analysis.alike import first_difference, written
-from rota.analysis.folders import read_json, record_path, run_folders, suite_of
+from rota.analysis.folders import about_run, read_json, record_path, run_folders, suite_of
 from rota.analysis.history import History, read_history
 from rota.analysis.printed import PaperRow, has_row, paper_row
 from rota.records import Entry, read_record
@@ -184,7 +184,7 @@ class _RowNames:
         self._by_settings: dict[str, str] = {}
 
     def read(self, folder: Path) -> RunRecords:
-        about = read_json(folder / "run.json")
+        about = about_run(folder)
         seed, name = int(about["seed"]), folder.resolve().name
         row = folder.resolve().parent.name if name == f"seed-{seed}" else self._row(about, name, seed)
         return RunRecords(folder, row, seed, about)
