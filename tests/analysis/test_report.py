@@ -7,9 +7,9 @@ import pytest
 from made_runs import SIZES, everywhere, make_run, make_suite, write_json
 
 from rota.analysis.collect import copy_records
+from rota.analysis.gaps import missing
 from rota.analysis.report import make_report
 from rota.analysis.runs import read_study
-from rota.analysis.summary import missing
 
 UNFINISHED = "it counts in no table, its curves are drawn as far as they go."
 CHRF = {"uniform": (30.0, 32.0, 34.0), "dqn": (31.0, 34.0, 37.0)}
@@ -210,8 +210,10 @@ def test_one_run_without_scores_or_validations_still_makes_a_report(tmp_path):
 def test_scores_that_were_made_differently_are_named(tmp_path):
     for name, chosen in (("a", {}), ("b", {}), ("c", {"search": {"beam": 1, "length_penalty": 1.0}})):
         make_run(tmp_path / name / "seed-1", scores={"bleu": everywhere(20.0), "chrf": everywhere(20.0)}, chosen=chosen)
-    assert missing(read_study([tmp_path])) == [
-        f"{metric} of c (warm-up 10%) seed 1 comes from another selection or search than that of the others."
+    study = read_study([tmp_path])
+    assert missing(study, study.rows["a"]) == [
+        f"{metric} of c (warm-up 10%) seed 1 comes from another selection, number of checkpoints or search than that "
+        "of the others."
         for metric in ("chrF", "BLEU")
     ]
 

@@ -9,12 +9,13 @@ from made_runs import everywhere, make_run, make_suite, write_json, write_lines
 from rota.analysis.collect import copy_all, copy_records
 from rota.analysis.colours import SCHEDULES, language_colours, line_colours, schedule_looks
 from rota.analysis.gains import Gain, gains, signal_by_chance, signal_by_window, signal_to_noise
+from rota.analysis.gaps import missing
 from rota.analysis.history import read_history, window_count
 from rota.analysis.policy_figures import how_to_probe, learns, two_stages
 from rota.analysis.result_figures import difference_curve, loss_curve
 from rota.analysis.runs import read_study
 from rota.analysis.share_figures import mean_over
-from rota.analysis.summary import how_made, missing
+from rota.analysis.summary import how_made
 
 
 def test_windows_are_the_papers_where_each_holds_ten_steps():
@@ -149,7 +150,7 @@ def test_a_study_is_found_in_suites_rows_runs_and_folders_of_runs(tmp_path):
     for path in (run, run.parent):
         study = read_study([path])
         assert [row.label for row in study.rows.values()] == ["Bee"]
-        assert missing(study) == ["No chrF and BLEU of any run; rota evaluate adds it."]
+        assert missing(study, study.rows["b"]) == ["No chrF and BLEU of any run; rota evaluate adds it."]
 
 
 def test_plain_runs_that_differ_in_the_seed_alone_are_one_row(tmp_path):

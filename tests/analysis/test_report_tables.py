@@ -8,12 +8,12 @@ import pytest
 from made_runs import LOW_RESOURCE, SIZES, everywhere, make_run, make_suite, pack
 
 from rota.analysis.budget_tables import budget_table, convergence_table, cost_table, data_table
-from rota.analysis.contrasts import by_pairs, choose_baseline, contrast, estimate, marks
+from rota.analysis.contrasts import by_pairs, choose_baseline, contrast, estimate
+from rota.analysis.gaps import missing
 from rota.analysis.measures import BEST_LOSS, BLEU, CHRF, FINAL_LOSS, LOW, MACRO, chosen_scores, values
 from rota.analysis.printed import paper_row
 from rota.analysis.runs import read_study
 from rota.analysis.score_tables import ablation_tables, average_tables, difference, language_tables
-from rota.analysis.summary import headlines
 from rota.analysis.table import Cell, Table, to_csv, to_html, to_latex, to_markdown
 
 CHRF_SCORES = {"uniform": (30.0, 32.0, 34.0), "dqn": (31.0, 34.0, 37.0)}
@@ -72,42 +72,6 @@ def test_the_table_of_differences_says_what_could_have_been_seen(suite):
     assert detectable > 2.48, "a study sees less than its interval is wide"
 
 
-def test_a_mark_stands_where_the_interval_excludes_zero_and_knows_which_side_is_better(tmp_path):
-    for row, shift in (("base", 0.0), ("more", 5.0), ("less", -5.0)):
-        for seed in (1, 2, 3):
-            score = 30 + shift + seed / 10 + (seed == 1 and shift > 0) * 0.1
-            losses = {20: everywhere(2 + shift / 10 + seed / 100 + (seed == 2) * (shift != 0) * 0.001)}
-            scores = {"chrf": everywhere(score)}
-            make_run(tmp_path / row / f"seed-{seed}", seed=seed, scores=scores, dev_losses=losses)
-    study = read_study([tmp_path])
-    rows, base = list(study.rows.values()), study.rows["base"]
-    assert marks(rows, base, CHRF, MACRO) == {"more": "++", "less": "−−"}
-    assert marks(rows, base, FINAL_LOSS, MACRO) == {"more": "−−", "less": "++"}, "less loss is better"
-
-
-def test_a_mark_is_single_where_it_does_not_survive_holm(tmp_path):
-    """Differences 1, 2, 1.5 have t = 1.5 / (0.5 / sqrt 3) = 5.196, p = 0.035: below 0.05, not below 0.05 / 2."""
-    scores = {"base": (30.0, 30.0, 30.0), "better": (31.0, 32.0, 31.5), "same": (30.0, 31.0, 29.0)}
-    for row, found in scores.items():
-        for seed, score in enumerate(found, start=1):
-            make_run(tmp_path / row / f"seed-{seed}", seed=seed, scores={"chrf": everywhere(score)})
-    study = read_study([tmp_path])
-    assert marks(list(study.rows.values()), study.rows["base"], CHRF, MACRO) == {"better": "+"}
-
-
-def test_two_seeds_that_agree_bear_no_mark(tmp_path):
-    """Differences 1.0 and 1.001: an interval far from zero, from a single degree of freedom."""
-    for row, found in {"base": (30.0, 30.0), "lucky": (31.0, 31.001)}.items():
-        for seed, score in enumerate(found, start=1):
-            make_run(tmp_path / row / f"seed-{seed}", seed=seed, scores={"chrf": everywhere(score)})
-    study = read_study([tmp_path])
-    assert contrast(study.rows["lucky"], study.rows["base"], CHRF, MACRO).interval[0] > 0.9
-    assert marks(list(study.rows.values()), study.rows["base"], CHRF, MACRO) == {}
-    said = headlines(study, study.rows["base"])
-    assert any("2 seeds, too few for a verdict." in sentence for sentence in said)
-    assert not any("exclude zero" in sentence for sentence in said)
-
-
 def test_one_seed_has_no_spread_and_no_interval_and_says_so(tmp_path):
     make_run(tmp_path / "a", scores={"chrf": everywhere(30.0)})
     make_run(tmp_path / "b", scores={"chrf": everywhere(31.5)}, teacher="proportional")
@@ -120,7 +84,7 @@ def test_one_seed_has_no_spread_and_no_interval_and_says_so(tmp_path):
 
 
 def test_only_the_seeds_that_both_rows_have_are_compared(suite, tmp_path):
-    make_run(tmp_path / "dqn" / "seed-4", seed=4, scores={"chrf": everywhere(99.0)})
+    make_run(tmp_path / "dqn" / "seed-4", seed=4, teacher="dqn", scores={"chrf": everywhere(99.0)})
     study = read_study([suite])
     assert set(by_pairs(study.rows["dqn"], study.rows["uniform"], CHRF, MACRO)) == {1, 2, 3}
     assert estimate(study.rows["dqn"], CHRF, MACRO).n == 4
@@ -240,6 +204,18 @@ def test_the_papers_numbers_are_found_by_their_keys():
     assert paper_row(None) is None
     with pytest.raises(ValueError, match="the paper has no row 'dqn/moon'"):
         paper_row("dqn/moon")
+
+
+def test_a_row_that_the_paper_does_not_have_is_named_and_the_report_goes_on_without_its_numbers(suite):
+    rows = {"uniform": {}, "dqn": {"label": "DQN", "paper": "dqn/1600"}}
+    make_suite(suite, rows, seeds=[1, 2, 3])
+    study = read_study([suite])
+    assert cells(average_tables(study, study.rows["uniform"])[0], "DQN")["BLEU"] == Cell("20.00 ± 0.00")
+    assert convergence_table("convergence", "Steps", [study.rows["dqn"]]).rows[0][-1].text == ""
+    assert missing(study, study.rows["uniform"]) == [
+        "DQN (warm-up 10%): the row 'dqn' of suite.json has paper: 'dqn/1600', which is no row of the paper; its "
+        "numbers are left out. The nearest is 'dqn-16000'."
+    ]
 
 
 ODD = Table(

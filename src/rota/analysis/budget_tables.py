@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from rota.analysis.contrasts import Estimate, default_of
 from rota.analysis.measures import LOW, lowest_loss_step
-from rota.analysis.printed import STEPS, paper_row
-from rota.analysis.runs import MAIN_TABLES, Row, RunRecords, Study
+from rota.analysis.printed import STEPS
+from rota.analysis.runs import ABLATED, MAIN_TABLES, Row, RunRecords, Study
 from rota.analysis.score_tables import NO_RUN, name_cells
 from rota.analysis.table import Cell, Table
 
@@ -64,7 +64,7 @@ def selected_step(run: RunRecords) -> int | None:
 
 
 def _paper_step(row: Row) -> Cell:
-    printed = paper_row(row.paper)
+    printed = row.printed
     if printed is None or printed.best_step is None:
         return Cell("")
     return Cell(f"{printed.best_step:,} ({printed.best_step / STEPS:.0%})")
@@ -96,7 +96,7 @@ def budget_table(study: Study, baseline: Row) -> Table:
         "Budgets are equal where the updates and the real target tokens seen agree; batches hold whole sentences, so "
         f"tokens agree to about a percent. Relative: tokens over those of {baseline.title}."
     )
-    rows = study.of_tables(*MAIN_TABLES, "tscl", "dqn")
+    rows = study.of_tables(*MAIN_TABLES, *ABLATED)
     base = over_seeds(baseline, _tokens)
     lines, data = [], []
     for row in rows:
@@ -139,7 +139,7 @@ def cost_table(study: Study, baseline: Row) -> Table:
     columns = ("schedule", "warm-up", "seeds", "wall", "processor", "relative", *PHASES, "rest")
     base = over_seeds(baseline, lambda run: total_seconds(run, "cpu") or None)
     lines, data = [], []
-    for row in study.of_tables(*MAIN_TABLES, "tscl", "dqn"):
+    for row in study.of_tables(*MAIN_TABLES, *ABLATED):
         wall, cpu = (over_seeds(row, _clock(name)) for name in ("wall", "cpu"))
         relative = NO_RUN.text if cpu is None or base is None else f"{cpu.mean / base.mean:.2f}"
         phases = [Cell(_minutes(over_seeds(row, _phase(name)))) for name in (*PHASES, "rest")]

@@ -8,7 +8,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from rota.analysis.runs import Progress, record_path, run_folders, suite_folder
+from rota.analysis.folders import check_folder, record_path, run_folders, suite_folder
+from rota.analysis.runs import Progress
 from rota.records import write_atomically
 
 COPIED = ("validations.jsonl", "timings.jsonl", "evals.jsonl", "selection.json")
@@ -20,9 +21,8 @@ def copy_records(path: Path, out: Path, progress: Progress = lambda *_: None) ->
 
     The folder ``out`` is laid out like ``path``. The same records give the same bytes.
     """
+    check_target([path], out)
     path = path.resolve()
-    if out.resolve() == path or path in out.resolve().parents:
-        raise ValueError(f"{out} lies in {path}, whose records are to be copied; choose a folder outside")
     folders = run_folders(path)
     root = suite_folder(path) or (path.parent if path in folders else path)
     written = 0
@@ -36,13 +36,22 @@ def copy_records(path: Path, out: Path, progress: Progress = lambda *_: None) ->
 
 def copy_all(paths: Sequence[Path], out: Path, progress: Progress = lambda *_: None) -> int:
     """One study straight into ``out``, several into a folder each."""
+    check_target(paths, out)
     if len(paths) == 1:
         return copy_records(paths[0], out, progress)
+    return sum(copy_records(path, out / path.resolve().name, progress) for path in paths)
+
+
+def check_target(paths: Sequence[Path], out: Path) -> None:
+    """Refuse a folder for copies that lies in what is copied, and two studies that would be copied into one folder."""
+    check_folder(out, "--records")
     names = [path.resolve().name for path in paths]
-    for name in names:
+    for path, name in zip(paths, names, strict=True):
+        target = (out if len(paths) == 1 else out / name).resolve()
+        if path.resolve() in (target, *target.parents):
+            raise ValueError(f"{out} lies in {path}, whose records are to be copied; choose a folder outside")
         if names.count(name) > 1:
             raise ValueError(f"two of the folders are named {name!r}; copy their records one at a time")
-    return sum(copy_records(path, out / name, progress) for path, name in zip(paths, names, strict=True))
 
 
 def _copy_run(folder: Path, out: Path) -> int:

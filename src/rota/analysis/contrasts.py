@@ -6,10 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from statistics import mode
 
 from rota.analysis.measures import Metric, values
-from rota.analysis.runs import MAIN_TABLES, Row, Study
-from rota.statistics import SeedComparison, holm, paired_seeds
+from rota.analysis.runs import Row, Study
+from rota.statistics import SeedComparison, holm, paired_seeds, smallest_detectable
 
 ALPHA = 0.05
 FEWEST_SEEDS = 3
@@ -69,20 +70,42 @@ def excludes_zero(found: SeedComparison) -> bool:
     return low > 0 or high < 0
 
 
+def pooled_detectable(rows: Sequence[Row], baseline: Row, metric: Metric, scope: str) -> tuple[int, float] | None:
+    """Pairs of a row and the smallest true difference that its t test would have seen, by the spread of all rows.
+
+    The spread of three differences is itself a guess: the root mean square over the rows, each by its degrees of
+    freedom, is a better one. The test is still that of a single row, with its most usual number of pairs. None below
+    two rows with ``FEWEST_SEEDS``, where there is nothing to pool.
+    """
+    compared = [contrast(row, baseline, metric, scope) for row in rows]
+    found = [one for one in compared if one is not None and one.seeds >= FEWEST_SEEDS]
+    if len(found) < 2:
+        return None
+    freedom = sum(one.seeds - 1 for one in found)
+    spread = math.sqrt(sum((one.seeds - 1) * one.spread**2 for one in found) / freedom)
+    pairs = mode(sorted(one.seeds for one in found))
+    return pairs, smallest_detectable(spread, pairs)
+
+
 def marks(rows: Sequence[Row], baseline: Row, metric: Metric, scope: str) -> dict[str, str]:
     """By row: ``+`` better and ``-`` worse than the baseline where the 95 % interval excludes zero.
 
     Doubled where that holds after Holm's correction for the number of rows.
     """
-    found = {row.name: contrast(row, baseline, metric, scope) for row in rows}
-    tested = {name: comparison for name, comparison in found.items() if comparison is not None}
-    adjusted = holm({name: comparison.p_t for name, comparison in tested.items()})
+    adjusted = holm_p(rows, baseline, metric, scope)
     result = {}
-    for name, comparison in tested.items():
-        if excludes_zero(comparison):
+    for row in rows:
+        comparison = contrast(row, baseline, metric, scope)
+        if comparison is not None and excludes_zero(comparison):
             sign = "+" if (comparison.mean > 0) == metric.higher_is_better else "\N{MINUS SIGN}"
-            result[name] = sign * (2 if adjusted[name] < ALPHA else 1)
+            result[row.name] = sign * (2 if adjusted[row.name] < ALPHA else 1)
     return result
+
+
+def holm_p(rows: Sequence[Row], baseline: Row, metric: Metric, scope: str) -> dict[str, float]:
+    """By row that has an interval: p of the paired t test, adjusted for the number of such rows."""
+    found = {row.name: contrast(row, baseline, metric, scope) for row in rows}
+    return holm({name: comparison.p_t for name, comparison in found.items() if comparison is not None})
 
 
 def choose_baseline(study: Study, name: str | None) -> Row:
@@ -97,7 +120,7 @@ def choose_baseline(study: Study, name: str | None) -> Row:
 
 
 def default_of(study: Study, teacher: str) -> Row | None:
-    """The row that an ablation of this teacher changes one setting of."""
-    rows = [row for row in study.of_tables(*MAIN_TABLES) if row.teacher == teacher]
+    """The row that an ablation of this teacher changes one setting of; never a control, which is one changed itself."""
+    rows = [row for row in study.of_tables("main", "other") if row.teacher == teacher]
     named = [row for row in rows if row.name == teacher]
     return next(iter(named or rows), None)

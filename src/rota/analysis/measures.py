@@ -110,11 +110,15 @@ def _last_evaluation(scores: Sequence[Entry]) -> list[Entry]:
 
 
 def evaluation_key(entry: Entry) -> tuple[object, ...]:
-    steps = tuple(entry.get("steps") or [entry["step"]])
-    return (steps, *how_evaluated(entry))
+    return (_checkpoints(entry), *how_evaluated(entry))
+
+
+def _checkpoints(entry: Entry) -> tuple[int, ...]:
+    """The steps of the checkpoints that were put together; those of a single one do not say so."""
+    return tuple(entry.get("steps") or [entry["step"]])
 
 
 def how_evaluated(entry: Entry) -> tuple[object, ...]:
-    """What must agree before two runs' scores may be compared: selection, combination and search."""
+    """What must agree before two runs' scores may be compared: selection, combination, of how many, and search."""
     search = tuple(sorted(entry["search"].items()))
-    return entry.get("select"), entry.get("combine", "last"), search
+    return entry.get("select"), entry.get("combine", "last"), len(_checkpoints(entry)), search

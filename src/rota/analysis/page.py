@@ -41,6 +41,10 @@ $sections
 """)
 
 
+MADE_BY = "Made by rota report from run records alone."
+"""Stands on every page, so that a folder with one is known to be a report's own."""
+
+
 @dataclass(frozen=True)
 class Section:
     """A part of the report. ``commands`` are lines to copy into a shell."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -30,6 +31,15 @@ def paper_row(key: str | None) -> PaperRow | None:
     if _plain(key) not in known:
         raise ValueError(f"the paper has no row {key!r}; its rows are {', '.join(known)}")
     return known[_plain(key)]
+
+
+def has_row(key: str) -> bool:
+    return _plain(key) in _read()
+
+
+def nearest_row(key: str) -> str:
+    """The key of the paper that a mistaken one comes nearest to."""
+    return difflib.get_close_matches(_plain(key), list(_read()), n=1, cutoff=0.0)[0]
 
 
 def _plain(key: str) -> str:

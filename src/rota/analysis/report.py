@@ -11,8 +11,11 @@ from rota.analysis.colours import Look, schedule_looks
 from rota.analysis.contrasts import choose_baseline, default_of
 from rota.analysis.difference_figure import difference_figure
 from rota.analysis.drawing import Picture
+from rota.analysis.files import write_report
+from rota.analysis.folders import check_folder
+from rota.analysis.gaps import missing
 from rota.analysis.measures import HIGH, LOW, MACRO, measured
-from rota.analysis.page import Section, make_markdown, make_page
+from rota.analysis.page import MADE_BY, Section
 from rota.analysis.policy_figures import (
     epsilon_figure,
     how_to_probe,
@@ -22,12 +25,10 @@ from rota.analysis.policy_figures import (
     signal_figure,
 )
 from rota.analysis.result_figures import cost_figure, loss_figure, pareto_figure
-from rota.analysis.runs import MAIN_TABLES, Progress, Row, Study, read_study
+from rota.analysis.runs import ABLATED, MAIN_TABLES, Progress, Row, Study, read_study
 from rota.analysis.score_tables import ablation_tables, average_tables, language_tables
 from rota.analysis.share_figures import evolution, proportions
-from rota.analysis.summary import HEADLINES, headlines, how_made, missing, what_was_run
-from rota.analysis.table import Table, to_csv, to_latex, to_markdown
-from rota.records import write_atomically
+from rota.analysis.summary import HEADLINES, headlines, how_made, what_was_run
 
 
 @dataclass(frozen=True)
@@ -50,33 +51,23 @@ def make_report(
     baseline: str | None = None,
     progress: Progress = lambda *_: None,
 ) -> Report:
-    """Write ``index.html``, ``report.md``, ``tables/`` (md, tex, csv) and ``figures/`` (png) for runs or suites."""
+    """Write ``index.html``, ``report.md``, ``tables/`` (md, tex, csv) and ``figures/`` (png) for runs or suites.
+
+    Tables and figures that an earlier report left in ``out``, and that this one has not, are removed.
+    """
+    check_folder(out, "--out")
     study = read_study(paths, progress)
     against = choose_baseline(study, baseline)
     sections = make_sections(study, against, progress)
     title = title or f"Training schedules: {', '.join(path.resolve().name for path in paths)}"
-    about = what_was_run(study)
-    tables = [table for section in sections for table in section.tables]
-    pictures = [picture for section in sections for picture in section.pictures]
-    for table in tables:
-        _write_table(table, out / "tables")
-    for picture in pictures:
-        picture.write(out / "figures")
-    write_atomically(out / "report.md", make_markdown(title, about, sections))
-    write_atomically(out / "index.html", make_page(title, about, sections))
-    names = [table.name for table in tables], [picture.name for picture in pictures]
-    return Report(out / "index.html", against.title, headlines(study, against), missing(study), *names)
-
-
-def _write_table(table: Table, folder: Path) -> None:
-    for ending, write in (("md", to_markdown), ("tex", to_latex), ("csv", to_csv)):
-        write_atomically(folder / f"{table.name}.{ending}", write(table))
+    names = write_report(out, title, what_was_run(study), sections)
+    return Report(out / "index.html", against.title, headlines(study, against), missing(study, against), *names)
 
 
 def make_sections(study: Study, baseline: Row, progress: Progress = lambda *_: None) -> list[Section]:
     makers: list[Callable[[], Section]] = [
         lambda: _summary(study, baseline),
-        lambda: Section("missing", "What is missing", points=missing(study)),
+        lambda: Section("missing", "What is missing", points=missing(study, baseline)),
         lambda: _averages(study, baseline),
         lambda: _curves(study, baseline),
         lambda: Section("languages", "Every language", tables=language_tables(study, baseline)),
@@ -124,7 +115,7 @@ def _averages(study: Study, baseline: Row) -> Section:
 def looks_of(study: Study) -> dict[str, Look]:
     """A schedule looks the same in all figures; those of the main tables come first."""
     first = study.of_tables(*MAIN_TABLES)
-    return schedule_looks([row.name for row in (*first, *study.of_tables("tscl", "dqn"))])
+    return schedule_looks([row.name for row in (*first, *study.of_tables(*ABLATED))])
 
 
 def _curves(study: Study, baseline: Row) -> Section:
@@ -175,7 +166,7 @@ def _costs(study: Study, baseline: Row) -> Section:
 
 def _making(study: Study) -> Section:
     lead = (
-        "Made by rota report from run records alone. Every number stands at full precision in the CSV under its table. "
+        f"{MADE_BY} Every number stands at full precision in the CSV under its table. "
         "Standard deviations are over seeds, n \N{MINUS SIGN} 1 in the denominator; intervals are paired by seed."
     )
     return Section("making", "How this was made", [lead], how_made(study), tables=[data_table(study)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,19 +9,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from rota.analysis.alike import first_difference, written
+from rota.analysis.folders import about_run, read_json, record_path, run_folders, suite_of
 from rota.analysis.history import History, read_history
+from rota.analysis.printed import PaperRow, has_row, paper_row
 from rota.records import Entry, read_record
-from rota.settings import FREE, leaves
 from rota.types import Arm
 
 Progress = Callable[[str, int, int | None], None]
 """Hears (stage, done, in all)."""
-
-
-def record_path(folder: Path, name: str) -> Path:
-    """A record of a run, plain as training writes it, or gzipped as it is committed."""
-    plain = folder / name
-    return plain if plain.exists() else folder / f"{name}.gz"
 
 
 def entries(folder: Path, name: str) -> list[Entry]:
@@ -57,12 +52,12 @@ class RunRecords:
     @cached_property
     def selection(self) -> dict[str, Any] | None:
         path = self.folder / "selection.json"
-        return _read_json(path) if path.exists() else None
+        return read_json(path) if path.exists() else None
 
     @cached_property
     def probes(self) -> list[dict[str, Any]]:
         """Probes of the Q network by ``rota policy``, in the order of their steps."""
-        found = [_read_json(path) for path in sorted((self.folder / "policy").glob("*.json"))]
+        found = [read_json(path) for path in sorted((self.folder / "policy").glob("*.json"))]
         return sorted((probe for probe in found if probe["step"] is not None), key=lambda probe: int(probe["step"]))
 
     @cached_property
@@ -125,6 +120,11 @@ class Row:
         return {seed: run for seed, run in self.runs.items() if run.finished}
 
     @property
+    def printed(self) -> PaperRow | None:
+        """The paper's numbers; None also where the suite names a row that the paper does not have."""
+        return paper_row(self.paper) if self.paper is not None and has_row(self.paper) else None
+
+    @property
     def teacher(self) -> str:
         return "" if not self.runs else str(next(iter(self.runs.values())).teacher["name"])
 
@@ -149,6 +149,8 @@ class Study:
 
 
 MAIN_TABLES = ("main", "control", "other")
+ABLATED = ("tscl", "dqn")
+"""Teachers with a table of rows that change one of their settings; the table has the name of the teacher."""
 
 
 def read_study(paths: Sequence[Path], progress: Progress = lambda *_: None) -> Study:
@@ -157,7 +159,7 @@ def read_study(paths: Sequence[Path], progress: Progress = lambda *_: None) -> S
     seeds: list[int] = []
     names = _RowNames()
     for path in paths:
-        suite = _suite_of(path)
+        suite = suite_of(path)
         described = {about["name"]: about for about in suite.get("rows", [])}
         if (path / "suite.json").exists():  # in its order, and with the rows that are not there yet
             seeds += [seed for seed in suite.get("seeds", []) if seed not in seeds]
@@ -175,38 +177,6 @@ def read_study(paths: Sequence[Path], progress: Progress = lambda *_: None) -> S
     return study
 
 
-def _is_run(path: Path) -> bool:
-    return (path / "run.json").exists()
-
-
-def suite_folder(path: Path) -> Path | None:
-    """The folder with ``suite.json``: the path itself, or above a row or a run of a suite."""
-    path = path.resolve()
-    return next(
-        (folder for folder in (path, path.parent, path.parent.parent) if (folder / "suite.json").exists()), None
-    )
-
-
-def _suite_of(path: Path) -> dict[str, Any]:
-    folder = suite_folder(path)
-    return {} if folder is None else _read_json(folder / "suite.json")
-
-
-def run_folders(path: Path) -> list[Path]:
-    """The runs in a folder: itself, those below it, or those two levels below, as in a suite."""
-    if not path.is_dir():
-        raise ValueError(f"no folder {str(path)!r}; give run folders or the folder of a suite")
-    if _is_run(path):
-        return [path]
-    found = [*path.glob("*/run.json"), *path.glob("*/*/run.json")]
-    return sorted((about.parent for about in found), key=_natural)
-
-
-def _natural(path: Path) -> list[tuple[int, str]]:
-    """Seed 10 after seed 9."""
-    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", str(path))]
-
-
 class _RowNames:
     """Names of the rows of runs. Runs outside a suite that differ in nothing but the seed are one row."""
 
@@ -214,29 +184,22 @@ class _RowNames:
         self._by_settings: dict[str, str] = {}
 
     def read(self, folder: Path) -> RunRecords:
-        about = _read_json(folder / "run.json")
+        about = about_run(folder)
         seed, name = int(about["seed"]), folder.resolve().name
         row = folder.resolve().parent.name if name == f"seed-{seed}" else self._row(about, name, seed)
         return RunRecords(folder, row, seed, about)
 
     def _row(self, about: dict[str, Any], name: str, seed: int) -> str:
-        settings = _settings(about)
+        settings = written(about)
         if settings not in self._by_settings:
             plain = re.sub(rf"[-_.](seed[-_.]?)?{seed}$", "", name)
             self._by_settings[settings] = name if plain in self._by_settings.values() else plain
         return self._by_settings[settings]
 
 
-def _settings(about: dict[str, Any]) -> str:
-    """What makes two runs the same but for their seed. Unset ones are left out: a later version may have more."""
-    parts = leaves({name: about["config"][name] for name in ("student", "teacher", "training")})
-    told = {key: value for key, value in parts.items() if value is not None and key not in FREE}
-    return json.dumps([told, about["data"]["fingerprint"]], sort_keys=True)
-
-
 def _new_row(name: str, about: dict[str, Any]) -> Row:
-    label, warmup = about.get("label") or name, about.get("warmup") or ""
-    return Row(name, str(label), str(warmup), str(about.get("table") or "main"), about.get("paper"))
+    label, warmup, paper = about.get("label") or name, about.get("warmup") or "", about.get("paper")
+    return Row(name, str(label), str(warmup), str(about.get("table") or "main"), None if paper is None else str(paper))
 
 
 def _add(rows: dict[str, Row], run: RunRecords, about: dict[str, Any]) -> None:
@@ -244,10 +207,23 @@ def _add(rows: dict[str, Row], run: RunRecords, about: dict[str, Any]) -> None:
         warmup = run.teacher.get("warmup")
         rows[run.row] = _new_row(run.row, {"warmup": warmup and str(warmup["until"]), **about})
     runs = rows[run.row].runs
+    if runs:
+        _same_settings(next(iter(runs.values())), run)
     if run.seed in runs and runs[run.seed].folder.resolve() != run.folder.resolve():
         both = f"{runs[run.seed].folder} and {run.folder}"
         raise ValueError(f"{both} are both {run.row!r} with seed {run.seed}; rename one folder, or leave it out")
     runs[run.seed] = run
+
+
+def _same_settings(one: RunRecords, other: RunRecords) -> None:
+    """Seeds of one row differ in nothing else: a mean over 1,000 and 3,000 updates is a mean of nothing."""
+    found = first_difference(one.about, other.about)
+    if found is not None:
+        key, ours, theirs = found
+        raise ValueError(
+            f"{one.folder} and {other.folder} are both of the row {one.row!r}, but {key} is {ours!r} in the first and "
+            f"{theirs!r} in the second; make a report for each"
+        )
 
 
 def _same_data(runs: list[RunRecords]) -> None:
@@ -255,13 +231,3 @@ def _same_data(runs: list[RunRecords]) -> None:
     for run in runs:
         if run.about["data"]["fingerprint"] != first.about["data"]["fingerprint"]:
             raise ValueError(f"{run.folder} was trained on other data than {first.folder}; make a report for each")
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is no JSON ({error}); restore it, or leave the run out") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{path} is no JSON object; restore it, or leave the run out")
-    return found

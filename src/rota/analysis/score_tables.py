@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.analysis.contrasts import Estimate, by_pairs, contrast, default_of, estimate, marks
+from rota.analysis.contrasts import Estimate, by_pairs, contrast, default_of, estimate, holm_p, marks
 from rota.analysis.measures import GROUPS, HIGH, LOW, MACRO, Metric, measured
-from rota.analysis.printed import paper_row
-from rota.analysis.runs import MAIN_TABLES, Row, Study
+from rota.analysis.runs import ABLATED, MAIN_TABLES, Row, Study
 from rota.analysis.table import Cell, Table
 
 MARKS = (
@@ -42,7 +41,7 @@ def language_tables(study: Study, baseline: Row) -> list[Table]:
 def ablation_tables(study: Study) -> list[Table]:
     """The low-resource languages under changed settings of a teacher, compared with its own default."""
     tables = []
-    for teacher in ("tscl", "dqn"):
+    for teacher in ABLATED:
         changed, default = study.of_tables(teacher), default_of(study, teacher)
         if changed and default is not None:
             rows = [default, *changed]
@@ -97,7 +96,7 @@ def _table(
     for row in rows:
         cells = [estimate_cell(row, *column, mark=found[column].get(row.name, "")) for column in columns]
         lines.append([*name_cells(row), Cell(_seeds(row, columns)), *cells])
-    data = [numbers(row, baseline, *column) for row in rows for column in columns]
+    data = numbers(rows, baseline, columns)
     if any(cell.paper for line in lines for cell in line):
         caption = f"{caption} {PAPER}"
     note = MARKS.format(baseline=baseline.title)
@@ -116,7 +115,7 @@ def _seeds(row: Row, columns: Sequence[tuple[Metric, str]]) -> str:
 
 
 def estimate_cell(row: Row, metric: Metric, scope: str, *, mark: str = "") -> Cell:
-    printed = paper_row(row.paper)
+    printed = row.printed
     value = None if printed is None else printed.scores.get(metric.name, {}).get(scope)
     paper = "" if value is None else f"{value:.2f}"
     found = estimate(row, metric, scope)
@@ -140,7 +139,7 @@ def differences_table(rows: Sequence[Row], baseline: Row, metric: Metric) -> Tab
         columns += [group, "could see"]
     others = [row for row in rows if row.name != baseline.name]
     lines = [_differences(row, baseline, metric) for row in others]
-    data = [numbers(row, baseline, metric, group) for row in others for group in GROUPS]
+    data = numbers(others, baseline, [(metric, group) for group in GROUPS])
     title = f"Differences from {baseline.title}: {metric.label}"
     return Table(f"differences-{metric.name}", title, caption, tuple(columns), lines, note, data=data)
 
@@ -171,17 +170,23 @@ def _could_see(row: Row, baseline: Row, metric: Metric, scope: str) -> str:
     return NO_RUN.text if found is None else metric.written(found.smallest_detectable)
 
 
-def numbers(row: Row, baseline: Row, metric: Metric, scope: str) -> dict[str, object]:
-    """Everything known of one number, for CSV; empty where it does not exist."""
-    found, compared, printed = (
-        estimate(row, metric, scope),
-        contrast(row, baseline, metric, scope),
-        paper_row(row.paper),
-    )
+def numbers(rows: Sequence[Row], baseline: Row, columns: Sequence[tuple[Metric, str]]) -> list[dict[str, object]]:
+    """Everything known of every number of a table, for CSV: one value a line."""
+    adjusted = {column: holm_p(rows, baseline, *column) for column in columns}
+    return [
+        {**_numbers(row, baseline, *column), "p_holm": adjusted[column].get(row.name, "")}
+        for row in rows
+        for column in columns
+    ]
+
+
+def _numbers(row: Row, baseline: Row, metric: Metric, scope: str) -> dict[str, object]:
+    """Empty where a number does not exist."""
+    found, compared, printed = estimate(row, metric, scope), contrast(row, baseline, metric, scope), row.printed
     line: dict[str, object] = {"row": row.name, "schedule": row.label, "warmup": row.warmup}
     line |= {"metric": metric.name, "scope": scope, "seeds": 0 if found is None else found.n}
     line |= {"mean": "", "sd": "", "baseline": baseline.name, "pairs": 0, "difference": ""}
-    line |= {"low": "", "high": "", "p_t": "", "p_sign_flip": "", "could_see": "", "paper": ""}
+    line |= {"low": "", "high": "", "p_t": "", "p_holm": "", "p_sign_flip": "", "could_see": "", "paper": ""}
     if found is not None:
         line |= {"mean": found.mean, "sd": "" if found.sd is None else found.sd}
     if compared is not None:

@@ -9,7 +9,7 @@ import matplotlib
 import numpy as np
 
 from rota.analysis.colours import language_colours
-from rota.analysis.runs import record_path
+from rota.analysis.folders import record_path
 from rota.records import read_record
 from rota.types import Arm, FloatArray
 

@@ -1,22 +1,11 @@
-"""What came out, in sentences made from the numbers: no claim without its interval, and what is missing."""
+"""What came out, in sentences made from the numbers: no claim without its interval."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from rota.analysis.contrasts import FEWEST_SEEDS, contrast, excludes_zero
-from rota.analysis.measures import (
-    BLEU,
-    CHRF,
-    COMET,
-    FINAL_LOSS,
-    LOW,
-    MACRO,
-    Metric,
-    chosen_scores,
-    how_evaluated,
-    values,
-)
+from rota.analysis.contrasts import FEWEST_SEEDS, contrast, excludes_zero, pooled_detectable
+from rota.analysis.measures import BLEU, CHRF, FINAL_LOSS, LOW, MACRO, Metric, chosen_scores
 from rota.analysis.runs import MAIN_TABLES, Row, RunRecords, Study
 from rota.analysis.score_tables import NO_RUN, difference
 
@@ -32,26 +21,36 @@ def and_list(words: Sequence[str]) -> str:
 
 
 def what_was_run(study: Study) -> str:
-    """One sentence on corpus, model, steps, rows and seeds."""
-    run = study.any_run
-    config, data = run.about["config"], run.about["data"]
-    finished = sum(found.finished for found in study.runs)
-    rows = [row for row in study.rows.values() if row.runs]
+    """One sentence on corpus, model, steps, rows and seeds; a range where runs differ."""
+    finished = [run for run in study.runs if run.finished]
+    configs = [run.about["config"] for run in finished or study.runs]
+    data, corpus = study.any_run.about["data"], configs[0]["data"].get("corpus")
+    presets = sorted({config["student"]["preset"] for config in configs})
     text = (
-        f"{plural(len(rows), 'schedule')}, {plural(finished, 'finished run')} "
-        f"of {run.steps:,} updates of {config['training']['tokens']:,} target tokens; "
-        f"preset {config['student']['preset']}; {plural(len(data['sizes']), 'language')} "
+        f"{plural(sum(bool(row.runs) for row in study.rows.values()), 'schedule')}, "
+        f"{plural(len(finished), 'finished run')} "
+        f"of {_range([config['training']['steps'] for config in configs])} updates "
+        f"of {_range([_tokens_of_an_update(config['training']) for config in configs])} target tokens; "
+        f"preset{'' if len(presets) == 1 else 's'} {and_list(presets)}; {plural(len(data['sizes']), 'language')} "
         f"with {sum(data['sizes'].values()):,} training pairs"
     )
-    corpus = config["data"].get("corpus")
     return f"{text} ({corpus})." if corpus else f"{text}."
+
+
+def _tokens_of_an_update(training: Mapping[str, int]) -> int:
+    return training["tokens"] * training.get("accumulate", 1)
+
+
+def _range(numbers: Sequence[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def headlines(study: Study, baseline: Row) -> list[str]:
     """One sentence for each schedule against the baseline, then how to read them all."""
     rows = [row for row in study.of_tables(*MAIN_TABLES) if row.name != baseline.name]
     sentences = [sentence for row in rows for sentence in _headline(row, baseline)]
-    return [*sentences, *_clear_differences(rows, baseline)]
+    return [*sentences, *_seen_over_all(rows, baseline), *_clear_differences(rows, baseline)]
 
 
 def _headline(row: Row, baseline: Row) -> list[str]:
@@ -76,6 +75,17 @@ def _headline(row: Row, baseline: Row) -> list[str]:
     return [f"{text}; {seeds}. The study could have seen {and_list(seen)}."]
 
 
+def _seen_over_all(rows: Sequence[Row], baseline: Row) -> list[str]:
+    """What the study could have seen, once for all rows: of three seeds the figure of one row is mostly chance."""
+    found = {metric: pooled_detectable(rows, baseline, metric, MACRO) for metric in HEADLINES}
+    known = {metric: pooled for metric, pooled in found.items() if pooled is not None}
+    if not known:
+        return []
+    seen = and_list([f"{metric.written(size)} ({metric.label})" for metric, (_, size) in known.items()])
+    counts = _range([pairs for pairs, _ in known.values()])
+    return [f"Over all rows together the study could have seen {seen} with {counts} seeds a row."]
+
+
 def _clear_differences(rows: Sequence[Row], baseline: Row) -> list[str]:
     """Which intervals exclude zero, and how many would do so by chance."""
     scopes = ((MACRO, "all languages"), (LOW, "low-resource languages"))
@@ -98,63 +108,6 @@ def _clear(rows: Sequence[Row], baseline: Row, metric: Metric, scope: str, name:
     which = [f"{side}: {', '.join(names)}" for side, names in sides.items() if names]
     count = f"intervals that exclude zero: {len(clear)} of {len(tested)}"
     return f"{metric.label}, {name}: {'; '.join([count, *which])}."
-
-
-def missing(study: Study) -> list[str]:
-    """Runs that a suite asked for and that are not there, unfinished or not scored; scores made differently."""
-    gaps = [*_absent(study)]
-    for row in study.rows.values():
-        for run in row.runs.values():
-            gaps += _unfinished(row, run)
-    return [*gaps, *_unscored(study), *_differently_scored(study)]
-
-
-def _absent(study: Study) -> list[str]:
-    never = [row.title for row in study.rows.values() if not row.runs]
-    gaps = [f"Not run: {and_list(never)}."] if never else []
-    for row in study.rows.values():
-        lacking = [str(seed) for seed in study.seeds if row.runs and seed not in row.runs]
-        if lacking:
-            gaps.append(f"{row.title}: no run with seed {and_list(lacking)}.")
-    return gaps
-
-
-def _unfinished(row: Row, run: RunRecords) -> list[str]:
-    if run.finished:
-        return []
-    done = f"{run.history.updates:,} of {run.steps:,} steps"
-    return [f"{row.title}, seed {run.seed}: {done}; it counts in no table, its curves are drawn as far as they go."]
-
-
-def _unscored(study: Study) -> list[str]:
-    """A mean over fewer seeds than others has to be told. COMET is an extra: missed only where some runs have it."""
-    finished = [run for run in study.runs if run.finished]
-    lacking: dict[tuple[str, ...], list[str]] = {}
-    for metric in (CHRF, BLEU, COMET):
-        without = [run for run in finished if not values(run, metric)]
-        if without and not (metric is COMET and len(without) == len(finished)):
-            names = tuple(f"{study.rows[run.row].title} seed {run.seed}" for run in without)
-            lacking.setdefault(("any run",) if len(without) == len(finished) else names, []).append(metric.label)
-    return [f"No {and_list(labels)} of {and_list(names)}; rota evaluate adds it." for names, labels in lacking.items()]
-
-
-def _differently_scored(study: Study) -> list[str]:
-    return [
-        f"{metric.label} of {and_list(names)} comes from another selection or search than that of the others."
-        for metric in (CHRF, BLEU, COMET)
-        for names in [_odd_ones(study, metric)]
-        if names
-    ]
-
-
-def _odd_ones(study: Study, metric: Metric) -> list[str]:
-    """Runs whose scores were made otherwise than those of most."""
-    ways: dict[tuple[object, ...], list[str]] = {}
-    for run in study.runs:
-        scores = chosen_scores(run, metric) if run.finished else []
-        if scores:
-            ways.setdefault(how_evaluated(scores[0]), []).append(f"{study.rows[run.row].title} seed {run.seed}")
-    return [name for names in sorted(ways.values(), key=len)[:-1] for name in names]
 
 
 def how_made(study: Study) -> list[str]:

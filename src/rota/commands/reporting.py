@@ -27,14 +27,18 @@ def report(
     Example: rota report runs/laptop --out report --baseline uniform-warmup
     """
     from rota import show
-    from rota.analysis.collect import copy_all
+    from rota.analysis.collect import check_target, copy_all
     from rota.analysis.report import make_report
+    from rota.analysis.summary import plural
 
+    if records is not None:  # a report takes a while: before it is made
+        check_target(runs, records)
     with show.progress_bar() as progress:
         made = make_report(runs, out, title=title, baseline=baseline, progress=progress)
         copied = None if records is None else copy_all(runs, records, progress)
     for sentence in (*made.summary, *made.missing):
         show.say(sentence)
-    show.say(f"{len(made.tables)} tables and {len(made.figures)} figures, compared with {made.baseline}: {made.page}")
+    files = f"{plural(len(made.tables), 'table')} and {plural(len(made.figures), 'figure')}"
+    show.say(f"{files}, compared with {made.baseline}: {made.page}")
     if copied is not None:
         show.say(f"records: {copied / 1e6:.2f} MB in {records}")
