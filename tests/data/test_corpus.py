@@ -138,11 +138,16 @@ def test_each_language_may_have_its_own_files(tmp_path):
     for name in ("x", "y"):
         write(tmp_path / f"{name}.tsv", f"{name}\tone\n")
     own = {"az": f"{tmp_path}/x.tsv", "tr": [f"{tmp_path}/x.tsv", f"{tmp_path}/y.tsv"]}
-    corpus = open_corpus(config(tmp_path, (), train=own, dev=f"{tmp_path}/x.tsv", test=own), tmp_path)
+    corpus = open_corpus(config(tmp_path, (), train=own, dev=own, test=own), tmp_path)
     assert list(corpus) == ["az", "tr"]
     assert list(corpus["tr"]["train"].read()) == [("x", "one"), ("y", "one")]
     with pytest.raises(ValueError, match="no train text for language 'ru'; add it under 'train'"):
         open_corpus(config(tmp_path, ("ru",), train=own), tmp_path)
+
+
+def test_one_language_needs_no_place_for_its_name_and_a_side_is_one(tmp_path):
+    assert config(tmp_path, ("az",), train="t.tsv").train == "t.tsv"
+    assert config(tmp_path, ("az", "tr"), train="t.{side}").train == "t.{side}"
 
 
 def test_files_need_a_list_of_languages(tmp_path):
@@ -164,6 +169,9 @@ def test_files_need_a_list_of_languages(tmp_path):
         ({"dev": {"az": "t.tsv", "a b": "t.tsv"}}, "'a b' is no language code"),
         ({"languages": (), "train": {"az": "t"}, "low_resource": ("ax",)}, "unknown low-resource language 'ax'"),
         ({"low_resource": ("ax",)}, "unknown low-resource language 'ax'; did you mean 'az'"),
+        ({"languages": ("az", "tr"), "train": "t.tsv"}, "'t.tsv' is the same file for all 2 languages"),
+        ({"languages": ("az", "tr"), "test": ["{language}.tsv", "t.tsv"]}, "'t.tsv' is the same file for all 2"),
+        ({"languages": (), "train": {"az": "a", "tr": "b", "ru": "c"}, "dev": "t.tsv"}, "the same file for all 3 lang"),
         ({"path": "ted"}, "'path' is for corpus: ted8"),
         ({"corpus": "catalogues"}, "'train' is for corpus: files"),
     ],

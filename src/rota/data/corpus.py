@@ -12,7 +12,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from rota.data.families import SyntheticConfig
 from rota.settings import Settings
@@ -26,6 +26,7 @@ SPLITS: Final[tuple[Split, ...]] = ("train", "dev", "test")
 Patterns = str | tuple[str, ...]
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_PLACE = re.compile(r"\{(.*?)\}")
 _LANGUAGE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
 
 
@@ -60,6 +61,18 @@ class CorpusConfig(Settings):
     path: Path | None = None  # ted8 alone: a ted_talks.tar.gz, or a folder with its three files
     synthetic: SyntheticConfig = Field(default_factory=SyntheticConfig)
 
+    @field_validator(*SPLITS)
+    @classmethod
+    def _differs(
+        cls, patterns: Patterns | dict[str, Patterns] | None, info: ValidationInfo
+    ) -> Patterns | dict[str, Patterns] | None:
+        """A pattern without a place for the language would give all of them the text of one."""
+        train = info.data.get("train")
+        languages = info.data.get("languages") or (train if isinstance(train, dict) else ())
+        if len(languages) > 1 and patterns is not None and not isinstance(patterns, dict):
+            _check_places((patterns,) if isinstance(patterns, str) else patterns, len(languages))
+        return patterns
+
     @model_validator(mode="after")
     def _check(self) -> Self:
         for languages in self._named_languages():
@@ -86,6 +99,13 @@ class CorpusConfig(Settings):
         for patterns in (self.train, self.dev, self.test):
             if isinstance(patterns, dict):
                 yield tuple(patterns)
+
+
+def _check_places(patterns: tuple[str, ...], languages: int) -> None:
+    for pattern in patterns:
+        if not _PLACE.search(pattern):
+            same = f"{pattern!r} is the same file for all {languages} languages"
+            raise ValueError(f"{same}; write {{language}} where their names differ")
 
 
 def _check_languages(languages: tuple[str, ...], target: str) -> None:
@@ -178,7 +198,7 @@ def text_of_files(patterns: Patterns, language: str, target: str) -> ParallelTex
 
 
 def _expand(pattern: str, language: str, target: str) -> tuple[Path, ...]:
-    names = set(re.findall(r"\{(.*?)\}", pattern))
+    names = set(_PLACE.findall(pattern))
     if unknown := names - {"language", "side"}:
         raise ValueError(f"pattern {pattern!r} has {{{min(unknown)}}}; only {{language}} and {{side}} are known")
     sides = (language, target) if "side" in names else ("",)
