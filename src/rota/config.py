@@ -67,6 +67,8 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
     """The config of a YAML file, with ``key.path=value`` overrides put on top."""
     path = Path(path)
     values = read_yaml(path)
+    if not values.keys().isdisjoint(("base", "rows")):
+        raise ConfigError(f"{path} is a suite; use rota compare {path}")
     values.setdefault("name", path.stem)
     for override in overrides:
         apply_override(values, override)

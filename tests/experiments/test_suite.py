@@ -1,10 +1,13 @@
 """Suites in YAML: what a few lines mean, and what is said about mistakes."""
 
+import re
 from pathlib import Path
 
 import pytest
 from suite_cases import SUITE, write_suite
+from typer.main import get_command
 
+from rota.cli import app
 from rota.experiments.jobs import describe, plan
 from rota.experiments.suite import load_suite, parse_seeds
 from rota.experiments.suites import open_suite
@@ -74,6 +77,11 @@ def test_the_base_may_be_a_config_beside_the_suite(tmp_path):
     suite = suite_of(tmp_path, "base: my.yaml\nrows: {u: {teacher: uniform}}\n")
     assert suite.values("u", 1, RUNS)["training"]["steps"] == 77
     assert suite.name == "mine"
+
+
+def test_a_config_is_no_suite_and_its_place_in_one_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"mine\.yaml is a config, not a suite: put it under base: in a suite"):
+        suite_of(tmp_path, "data: {corpus: synthetic}\ntraining: {steps: 77}\n")
 
 
 @pytest.mark.parametrize(
@@ -191,3 +199,13 @@ def test_the_description_for_reports_has_every_row_and_keeps_those_of_before(tmp
     assert found["seeds"] == [1, 2]
     assert [row["name"] for row in found["rows"]] == ["uniform", "warm", "gone"]
     assert found["rows"][0]["warmup"] == "no"
+
+
+def test_the_help_names_tables_and_patterns_that_reach_more_than_one_row():
+    """In every built-in suite ``dqn`` and ``tscl`` are rows, so that the tables of these names are out of reach."""
+    text = next(found.help for found in get_command(app).commands["compare"].params if found.name == "rows")
+    tables = re.search(r"tables \((.*?)\)", text)[1].split(", ")
+    patterns = re.findall(r"'(\S+?)'", text)
+    assert tables
+    assert patterns
+    assert all(len(open_suite("laptop").choose(part)) > 1 for part in (*tables, *patterns))

@@ -21,7 +21,7 @@ def compare(
     rows: Annotated[
         str | None,
         typer.Option(
-            help="Names, patterns (dqn-*), tables (main, tscl, dqn, control), or all, with commas between them; by"
+            help="Names, patterns (`'tscl*'`, `'dqn*'`), tables (main, control), or all, with commas between them; by"
             " default those that the suite is meant to run."
         ),
     ] = None,

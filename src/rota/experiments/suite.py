@@ -107,6 +107,8 @@ class Suite(Settings):
 def load_suite(path: Path) -> Suite:
     """The suite of a YAML file; ``base`` may be the path of a config, from the folder of the suite."""
     values = read_yaml(path)
+    if values.keys().isdisjoint(("base", "rows")) and not values.keys().isdisjoint(SECTIONS):
+        raise ConfigError(f"{path} is a config, not a suite: put it under base: in a suite (docs/suites.md)")
     values.setdefault("name", path.stem)
     if isinstance(values.get("base"), str):
         values["base"] = read_yaml(path.parent / values["base"])
