@@ -153,8 +153,25 @@ def test_another_size_in_the_same_folder_is_refused_and_nothing_is_lost(finished
     code, output, _ = rota("compare", "small.yaml", "--rows", "uniform", "--steps", "60")
     assert code == 1
     assert "uniform/seed-1 holds another run: " in output
-    assert "choose another folder with --out, or delete it" in output
+    assert "choose another folder with --out, or delete what is there" in output
     assert (folder / "runs" / "small" / "uniform" / "seed-1" / "steps.jsonl").read_bytes() == before
+
+
+def test_the_plan_says_below_the_list_why_a_run_is_not_touched_and_counts_no_time_for_it(finished, rota, monkeypatch):
+    folder = finished[0]
+    monkeypatch.chdir(folder)
+    (folder / "long.yaml").write_text(SUITE + "  a-row-whose-name-takes-half-of-a-line: {teacher: uniform}\n")
+    out = ("--out", "runs/small", "--dry-run", "--jobs", "1")
+    code, output, _ = rota("compare", "long.yaml", "--set", "training.tokens=151", *out)
+    assert code == 0
+    lines = [" ".join(line.split()) for line in output.splitlines()]
+    assert lines[0] == "long in runs/small: 3 runs, 1 missing, 2 another"
+    assert "uniform 1 another run" in lines
+    assert any(line.startswith("a-row-whose-name-takes-half-of-a-line 1 missing") for line in lines)
+    why = "training.tokens was 150 and is 151; choose another folder with --out, or delete what is there"
+    assert f"uniform/seed-1, warm/seed-1: another run: {why}" in " ".join(lines)
+    code, output, _ = rota("compare", "small.yaml", "--rows", "warm", "--set", "training.tokens=151", "--dry-run")
+    assert output.splitlines()[-1] == "Nothing else is left to do."
 
 
 def test_other_settings_of_the_search_score_again_without_training(finished, rota, monkeypatch):

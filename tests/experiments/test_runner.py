@@ -68,6 +68,15 @@ def test_one_that_fails_does_not_stop_the_others(tmp_path):
     assert [entry.note for entry in world.runner.failures()] == ["no such moon"]
 
 
+def test_one_that_is_damaged_does_not_stop_the_others(tmp_path):
+    (tmp_path / "runs" / "uniform" / "seed-1").mkdir(parents=True)
+    (tmp_path / "runs" / "uniform" / "seed-1" / "run.json").write_text("{}")
+    world = World(tmp_path)
+    assert world.run() == {"uniform/seed-1": "failed", "warm/seed-1": "done"}
+    assert "seed-1/run.json is damaged (it has no config.evaluation)" in world.runner.failures()[0].note
+    assert "uniform/seed-1" not in world.works
+
+
 def test_a_run_that_was_killed_says_by_what(tmp_path):
     world = World(tmp_path, ends={"uniform/seed-1": (0, -9)})
     world.run()

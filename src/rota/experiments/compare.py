@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,13 +19,16 @@ from rota.experiments.board import Board, clock
 from rota.experiments.estimate import Pace, measure_pace, together
 from rota.experiments.jobs import Job, write_description
 from rota.experiments.process import LOG, LocalWork
-from rota.experiments.runner import Entry, Runner, Start, alone
-from rota.experiments.status import Status, check_sources, look
+from rota.experiments.runner import ANOTHER, Entry, Runner, Start, alone
+from rota.experiments.status import REFUSED, Status, check_sources, look
 from rota.experiments.suite import Suite
 from rota.training.stop import StopSignal, stop_on_signals
 
 PACE_EVERY: Final = 30.0
 """Seconds between two looks at the times of the runs."""
+
+NAMED: Final = 4
+"""Runs that are named with a reason that they share."""
 
 
 def run_suite(suite: Suite, jobs: Sequence[Job], out: Path, *, start: Start, at_once: int, again: str) -> None:
@@ -117,7 +120,7 @@ def _say_how_it_ended(runner: Runner, out: Path, stop: StopSignal, again: str) -
 
 
 def dry_run(suite: Suite, jobs: Sequence[Job], out: Path, *, at_once: int) -> Group:
-    """Every run as done, partial or missing, and an estimate of the time; nothing is touched."""
+    """Every run as done, partial or missing, what is refused and why, and an estimate; nothing is touched."""
     check_sources(jobs, out)
     statuses = [look(job) for job in jobs]
     pace = measure_pace(jobs, statuses)
@@ -125,30 +128,43 @@ def dry_run(suite: Suite, jobs: Sequence[Job], out: Path, *, at_once: int) -> Gr
     table = Table(box=None, padding=(0, 2), show_edge=False)
     for name in ("row", "seed", "state", "time left"):
         table.add_column(name, justify="left" if name in ("row", "state") else "right", no_wrap=True)
+    table.columns[0].min_width = max(len(job.row) for job in jobs)  # elsewhere a cut name would be another row
     for job, status, left in zip(jobs, statuses, seconds, strict=True):
         table.add_row(job.row, str(job.seed), _state(job, status), clock(left) if left else "")
-    return Group(
-        Text(f"{suite.name} in {out}: {_counts(statuses)}", style="bold"), table, _total(seconds, pace, at_once)
-    )
+    title = Text(f"{suite.name} in {out}: {_counts(statuses)}", style="bold")
+    refused = [Text(line) for line in _refusals(jobs, statuses)]
+    return Group(title, table, *refused, _total(seconds, pace, at_once, others=bool(refused)))
 
 
 def _state(job: Job, status: Status) -> str:
     if status.state == "partial":
         return f"partial (step {status.step:,} of {job.config.training.steps:,})"
-    return {"trained": "trained, not scored", "another": f"another run: {status.why}"}.get(status.state, status.state)
+    return {"trained": "trained, not scored", "another": "another run"}.get(status.state, status.state)
+
+
+def _refusals(jobs: Sequence[Job], statuses: Sequence[Status]) -> Iterator[str]:
+    """A line for each reason not to touch runs, with their names: many have the same."""
+    names: dict[str, list[str]] = {}
+    for job, status in zip(jobs, statuses, strict=True):
+        if status.state in REFUSED:
+            why = f"another run: {status.why}; {ANOTHER}" if status.state == "another" else status.why
+            names.setdefault(why, []).append(job.name)
+    for why, found in names.items():
+        more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+        yield f"{', '.join(found[:NAMED])}{more}: {why}"
 
 
 def _counts(statuses: Sequence[Status]) -> str:
     states = [status.state for status in statuses]
-    found = [f"{states.count(state)} {state}" for state in ("done", "trained", "partial", "missing", "another")]
+    found = [f"{states.count(state)} {state}" for state in ("done", "trained", "partial", "missing", *REFUSED)]
     return f"{len(states)} {'run' if len(states) == 1 else 'runs'}, " + ", ".join(
         part for part in found if not part.startswith("0 ")
     )
 
 
-def _total(seconds: Sequence[float], pace: Pace, at_once: int) -> Text:
+def _total(seconds: Sequence[float], pace: Pace, at_once: int, *, others: bool) -> Text:
     if not any(seconds):
-        return Text("Nothing is left to do.")
+        return Text(f"Nothing {'else ' if others else ''}is left to do.")
     total = together(seconds, at_once)
     return Text(f"About {clock(total)} with {at_once} at a time ({clock(sum(seconds))} in all), {pace.source}.")
 
