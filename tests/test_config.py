@@ -98,6 +98,13 @@ def test_a_suite_is_no_config_and_the_command_for_it_is_named(tmp_path):
         load_config(path)
 
 
+@pytest.mark.parametrize("name", [".", ".."])
+def test_a_run_is_not_named_like_the_folder_above(name):
+    with pytest.raises(ConfigError, match="name: "):
+        parse_config({**SYNTHETIC, "name": name})
+    assert parse_config({**SYNTHETIC, "name": f"{name}x"}).name == f"{name}x"
+
+
 def test_a_list_is_no_config(tmp_path):
     with pytest.raises(ConfigError, match="mapping of keys"):
         load_config(written(tmp_path, "- data"))

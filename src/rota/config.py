@@ -42,7 +42,10 @@ class DataConfig(CorpusConfig):
 class RunConfig(Settings):
     """Everything one run needs. Each component is handed its own part; nobody holds the whole."""
 
-    name: str = Field("run", pattern=r"^[\w.-]+$", description="names the folders; by default that of the config file")
+    # Not of dots alone: they would be a folder that is there already.
+    name: str = Field(
+        "run", pattern=r"^[\w.-]*[\w-][\w.-]*$", description="names the folders; by default that of the config file"
+    )
     seed: Count = Field(1, ge=0, description="from which every random choice follows")
     data: DataConfig
     student: StudentConfig = StudentConfig()

@@ -217,7 +217,7 @@ def test_one_run_is_counted_as_one(rota, tmp_path, monkeypatch):
 
 def test_the_plans_on_the_page_about_suites_are_what_the_command_prints(rota, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})  # however many the machine has
     shown = re.findall(r"```\n\$ rota (compare [^\n]*--dry-run)\n(.*?)```", SUITES_PAGE.read_text(), re.DOTALL)
     assert len(shown) == 2
     for command, output in shown:
@@ -236,11 +236,19 @@ def test_the_plans_on_the_page_about_suites_are_what_the_command_prints(rota, tm
         (("small.yaml", "--on", "moon"), "--on 'moon' is not known; it is local or ray"),
         (("small.yaml", "--set", "training.stps=3"), "unknown key 'training.stps'; did you mean 'steps'?"),
         (("small.yaml", "--corpus", "moon"), "no corpus 'moon'; give catalogues, synthetic, ted8"),
+        (("small.yaml", "--rows", ","), "--rows ',' names no row; suite 'small' has uniform, warm"),
+        (("small.yaml", "--on", "moon", "--dry-run"), "--on 'moon' is not known; it is local or ray"),
+        (("small.yaml", "--out", "small.yaml"), "small.yaml cannot be a folder, since there is a file of that name"),
+        (("small.yaml", "--out", "small.yaml/x"), "small.yaml/x cannot be a folder, since there is a file of that"),
+        (("small.yaml", "--set", "seed=4"), "--set 'seed=4' would make all seeds of a row the same run; use --seeds"),
+        (("small.yaml", "--set", "name=zz"), "--set 'name=zz' would name all runs the same; a run is named after"),
+        (("paper.yaml", "--dry-run"), "rows.moon.paper: the paper has no row 'tscl/moon'; its rows are uniform-0"),
     ],
 )
 def test_mistakes_on_the_command_line_are_one_line(rota, tmp_path, monkeypatch, options, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "small.yaml").write_text(SUITE)
+    (tmp_path / "paper.yaml").write_text(SUITE + "  moon: {teacher: uniform, paper: tscl/moon}\n")
     code, _, error = rota("compare", *options)
     assert code == 2
     assert message in error

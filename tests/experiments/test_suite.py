@@ -103,7 +103,16 @@ def test_seeds_that_are_neither_are_refused(written):
     [
         (("rows:", "rowes:"), "unknown key 'rowes'; did you mean 'rows'"),
         (("{teacher: uniform}", "{techer: uniform}"), "unknown key 'rows.uniform.techer'; did you mean 'teacher'"),
-        (("  uniform:", "  uni form:"), "rows.uni form"),
+        (("  uniform:", "  uni form:"), "rows.uni form: 'uni form' is no name; use letters, digits, '-', '_' and"),
+        (("  uniform:", "  ..:"), "rows...: '..' is no name"),
+        (("  uniform:", "  1:"), "rows.1: 1 is no text; write the name in quotes: '1'"),
+        (("base:\n", "name: .\nbase:\n"), "name: '.' is no name"),
+        (
+            ("base:\n", "over: {seed: 9}\nbase:\n"),
+            "over: seed in over would make all seeds of a row the same run; use ",
+        ),
+        (("base:\n", "over: {name: zz}\nbase:\n"), "over: name in over would name all runs the same"),
+        ((SUITE.partition("rows:")[2], " {}"), "rows: there is none; write at least one, such as uniform: {teacher"),
         (("label: Proportional", "table: best"), "rows.warm.table"),
         (("base:\n", "seeds: some\nbase:\n"), "seeds 'some' are not understood"),
         (("base:\n", "default: [moon]\nbase:\n"), "default names the row 'moon'; the rows are uniform, warm"),

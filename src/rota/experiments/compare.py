@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rota import api, show
+from rota.data.workers import cores
 from rota.experiments import on_ray
 from rota.experiments.board import Board, clock
 from rota.experiments.estimate import Pace, measure_pace, together
@@ -42,25 +42,32 @@ def run_suite(suite: Suite, jobs: Sequence[Job], out: Path, *, start: Start, at_
         board.time_left = _time_left(board.entries, at_once)
         _prepare(runner)
         with stop_on_signals() as stop, board:
-            _run(runner, board, stop)
-    _say_how_it_ended(runner, out, stop, again)
+            saved = _run(runner, board, stop)
+    _say_how_it_ended(runner, out, stop, again, saved=saved)
 
 
-def _run(runner: Runner, board: Board, stop: StopSignal) -> None:
+def _run(runner: Runner, board: Board, stop: StopSignal) -> bool:
+    """Whether the runs were left to end by themselves."""
     try:
         runner.run(stop, watch=board.watch)
     except KeyboardInterrupt:  # the second Ctrl-C: the runs are killed, what they had saved is there
         stop.received = stop.received or "SIGINT"
+        return False
+    return True
 
 
 def starter(where: str, threads: int) -> Start:
     """What begins the work on a job: processes of this machine, or tasks of a Ray cluster."""
+    check_place(where)
     if where == "local":
         return lambda job, trained: LocalWork(job, trained=trained, threads=threads)
-    if where == "ray":
-        on_ray.connect()
-        return lambda job, trained: on_ray.RayWork(job, trained=trained, threads=threads)
-    raise ValueError(f"--on {where!r} is not known; it is local or ray")
+    on_ray.connect()
+    return lambda job, trained: on_ray.RayWork(job, trained=trained, threads=threads)
+
+
+def check_place(where: str) -> None:
+    if where not in ("local", "ray"):
+        raise ValueError(f"--on {where!r} is not known; it is local or ray")
 
 
 def _prepare(runner: Runner) -> None:
@@ -104,14 +111,15 @@ def _time_left(entries: Sequence[Entry], at_once: int) -> Callable[[], float | N
     return left
 
 
-def _say_how_it_ended(runner: Runner, out: Path, stop: StopSignal, again: str) -> None:
+def _say_how_it_ended(runner: Runner, out: Path, stop: StopSignal, again: str, *, saved: bool) -> None:
     failures = runner.failures()
     for entry in failures:
         show.say(f"failed: {entry.job.name}: {entry.note} (log: {entry.job.folder / LOG})")
     done = sum(entry.doing == "done" for entry in runner.entries.values())
     where = f"{done} of {len(runner.entries)} runs are done, in {out}"
     if stop.received is not None:
-        show.say(f"{where}; stopped, and what was running is saved; go on with: {again}")
+        how = "stopped, and what was running is saved" if saved else "killed; each goes on from its last checkpoint"
+        show.say(f"{where}; {how}; go on with: {again}")
         raise SystemExit(128 + signal.Signals[stop.received])
     if failures:
         show.say(f"{where}; {len(failures)} failed; try those again with: {again}")
@@ -171,4 +179,4 @@ def _total(seconds: Sequence[float], pace: Pace, at_once: int, *, others: bool) 
 
 def jobs_at_once(where: str, threads: int) -> int:
     """As many as there are cores for."""
-    return on_ray.cluster_jobs(threads) if where == "ray" else max(1, (os.cpu_count() or 1) // threads)
+    return on_ray.cluster_jobs(threads) if where == "ray" else max(1, cores() // threads)

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 
 from rota.checks import check_durations
 from rota.config import RunConfig, apply_override, parse_config
-from rota.experiments.suite import Suite
+from rota.experiments.suite import Suite, check_own
 from rota.experiments.values import Values
 from rota.records import write_atomically
 from rota.settings import ConfigError
@@ -61,6 +61,8 @@ def plan(
 
     Every config is checked here: a mistake in the last row is told before the first one has run for hours.
     """
+    for override in overrides:
+        check_own(override.partition("=")[0].strip(), f"--set {override!r}")
     names = {(out / name_of(row, seed)).resolve(): name_of(row, seed) for seed in seeds for row in suite.rows}
     jobs = []
     for seed in seeds:
