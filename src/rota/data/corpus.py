@@ -34,7 +34,7 @@ _LANGUAGE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
 class ParallelText:
     """One split of one language: where it comes from and how to read it, as often as one likes."""
 
-    origin: str  # for messages: "train.az.gz + train.en.gz", "catalogues"
+    origin: str  # for messages: "text/train.az.gz + text/train.en.gz", "catalogues"
     files: tuple[Path, ...]  # the inputs whose change means another corpus; empty for generated text
     read: Callable[[], Iterator[Pair]]
     size: int = 0  # of generated text in bytes, roughly
@@ -115,8 +115,13 @@ def _check_languages(languages: tuple[str, ...], target: str) -> None:
             raise ValueError(f"{language!r} is no language code; use letters, digits, '-', '_' or '.'")
         if language in seen:
             raise ValueError(f"language {language!r} is listed twice; remove one")
-        if language in (target, MIXED, MIXED_HIGH_RESOURCE):
-            raise ValueError(f"{language!r} cannot be a source language: the name already means something else")
+        if language == target:
+            name = "English" if target == "en" else "it"
+            raise ValueError(
+                f"{language!r} cannot be a source language: {name} is the target; remove it from languages"
+            )
+        if language in (MIXED, MIXED_HIGH_RESOURCE):
+            raise ValueError(f"{language!r} cannot be a source language: batches of several are called so; rename it")
         seen.add(language)
 
 
@@ -178,7 +183,8 @@ def read_tsv(path: Path) -> Iterator[Pair]:
     for number, line in enumerate(read_lines(path), start=1):
         columns = line.split("\t")
         if len(columns) != 2:
-            raise ValueError(f"{path}, line {number}: {len(columns)} columns; a line must be source TAB English")
+            found = "1 column" if len(columns) == 1 else f"{len(columns)} columns"
+            raise ValueError(f"{path}, line {number}: {found}; a line must be source TAB English")
         yield tidy(columns[0]), tidy(columns[1])
 
 
@@ -193,7 +199,7 @@ def text_of_files(patterns: Patterns, language: str, target: str) -> ParallelTex
     for path in files:
         if not path.is_file():
             raise ValueError(f"no file {path} (for language {language!r}); check the pattern in the config")
-    origin = " + ".join(path.name for path in files)
+    origin = " + ".join(map(str, files))
     return ParallelText(origin, files, lambda: not_empty(chain.from_iterable(map(_read_group, groups)), files))
 
 

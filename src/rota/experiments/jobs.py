@@ -12,7 +12,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from rota.checks import check_durations
-from rota.config import RunConfig, apply_override, parse_config
+from rota.config import RunConfig, overridden, parse_config
 from rota.experiments.suite import Suite, check_own
 from rota.experiments.values import Values
 from rota.records import write_atomically
@@ -70,10 +70,9 @@ def plan(
             values = suite.values(row, seed, out)
             if threads is not None:
                 values["training"] = {**(values.get("training") or {}), "threads": threads}
-            for override in overrides:
-                apply_override(values, override)
-            config = parse_config(values, origin=f"row {row!r} of suite {suite.name!r}")
+            config = parse_config(values, origin=f"row {row!r} of suite {suite.name!r}", overrides=overrides)
             check_durations(config)
+            values = overridden(values, overrides)
             needs = [names[path.resolve()] for path in _other_runs(values) if path.resolve() in names]
             jobs.append(Job(row, seed, out / name_of(row, seed), values, config, tuple(needs)))
     _check_circles(jobs)

@@ -128,7 +128,7 @@ def _played(run: Path) -> list[Arm]:
 class _ReplayConfig(DeafConfig):
     """What both have: the run that is replayed."""
 
-    run: Path = Field(description="folder of a finished run with the same languages")
+    run: Path = Field(description="folder of a finished run with the same languages", examples=["run: runs/dqn"])
 
     def past(self, classroom: Classroom) -> Past:
         past = read_past(self.run, classroom)
