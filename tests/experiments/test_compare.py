@@ -215,6 +215,13 @@ def test_one_run_is_counted_as_one(rota, tmp_path, monkeypatch):
     assert lines[0] == "small in runs/small: 1 run, 1 missing"
 
 
+def test_the_name_of_a_row_is_not_cut_however_narrow_the_screen(rota, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "50")
+    write_suite(tmp_path, more="  a-row-whose-name-takes-half-of-a-line: {teacher: uniform}\n")
+    assert "a-row-whose-name-takes-half-of-a-line" in rota("compare", "small.yaml", "--dry-run")[1]
+
+
 def test_the_plans_on_the_page_about_suites_are_what_the_command_prints(rota, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})  # however many the machine has

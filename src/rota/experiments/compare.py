@@ -136,7 +136,7 @@ def dry_run(suite: Suite, jobs: Sequence[Job], out: Path, *, at_once: int) -> Gr
     table = Table(box=None, padding=(0, 2), show_edge=False)
     for name in ("row", "seed", "state", "time left"):
         table.add_column(name, justify="left" if name in ("row", "state") else "right", no_wrap=True)
-    table.columns[0].min_width = max(len(job.row) for job in jobs)  # elsewhere a cut name would be another row
+    table.columns[0].min_width = max(len(job.row) for job in jobs)  # a cut name may be that of another row
     for job, status, left in zip(jobs, statuses, seconds, strict=True):
         table.add_row(job.row, str(job.seed), _state(job, status), clock(left) if left else "")
     title = Text(f"{suite.name} in {out}: {_counts(statuses)}", style="bold")

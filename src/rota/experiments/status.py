@@ -32,7 +32,7 @@ class Status:
     state: State
     step: int = 0  # of the newest checkpoint, from which it would go on
     dev_loss: float | None = None  # mean over languages at the last validation, nats per token
-    why: str = ""  # it is refused
+    why: str = ""  # for what reason it is refused
 
 
 def look(job: Job) -> Status:
