@@ -15,7 +15,7 @@ def written(tmp_path, text):
 
 
 def test_no_is_norwegian(tmp_path):
-    text = "data: {languages: [no, tr], low_resource: [no], train: 'a.{language}', dev: b, test: c}"
+    text = "data: {languages: [no, tr], low_resource: [no], train: 'a.{side}', dev: 'b.{side}', test: 'c.{side}'}"
     assert load_config(written(tmp_path, text)).data.languages == ("no", "tr")
 
 
@@ -90,6 +90,19 @@ def test_the_resolved_config_reads_back_as_itself():
 
 def test_any_changed_setting_changes_the_fingerprint():
     assert parse_config(SYNTHETIC).fingerprint != parse_config({**SYNTHETIC, "seed": 2}).fingerprint
+
+
+def test_a_suite_is_no_config_and_the_command_for_it_is_named(tmp_path):
+    path = written(tmp_path, "base: my.yaml\nrows: {u: {teacher: uniform}}")
+    with pytest.raises(ConfigError, match=rf"^{path} is a suite; use rota compare {path}$"):
+        load_config(path)
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_a_run_is_not_named_like_the_folder_above(name):
+    with pytest.raises(ConfigError, match="name: "):
+        parse_config({**SYNTHETIC, "name": name})
+    assert parse_config({**SYNTHETIC, "name": f"{name}x"}).name == f"{name}x"
 
 
 def test_a_list_is_no_config(tmp_path):

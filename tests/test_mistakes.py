@@ -61,7 +61,11 @@ CONFIG_MISTAKES = [
     ("checkpoint_every: 2", "checkpoint_every: 120%", ["training.checkpoint_every", "'120%' is no duration"]),
     ("low_resource: [az]", "low_resource: [ax]", ["unknown low-resource language 'ax'", "did you mean 'az'"]),
     ("languages: [az, tr]", "languages: [az, az]", ["'az' is listed twice"]),
-    ("languages: [az, tr]", "languages: [az, en]", ["'en' cannot be a source language"]),
+    (
+        "languages: [az, tr]",
+        "languages: [az, en]",
+        ["'en' cannot be a source language: English is the target", "remove it from"],
+    ),
     ("student: {preset: tiny", "student: {preset: huge", ["student.preset", "'tiny', 'small' or 'base'"]),
     ("heads: 2", "heads: 3", ["16", "3"]),
     ("student: {", "student: {dropout: 1.5, ", ["student.dropout", "less than 1"]),
@@ -72,6 +76,7 @@ CONFIG_MISTAKES = [
         ["teacher.temperature", "greater than 0"],
     ),
     ("student: {", "teacher: {name: fixed, shares: {xx: 1}}\nstudent: {", ["unknown language 'xx'", "az, tr"]),
+    ("student: {", "teacher: fixed\nstudent: {", ["'teacher.shares' is missing", "example shares: {be: 0.5, ru: 0.5}"]),
     ("student: {", "teacher: {name: fixed, shares: {az: 0}}\nstudent: {", ["all shares are 0"]),
     (
         "student: {",
@@ -81,6 +86,9 @@ CONFIG_MISTAKES = [
     ("student: {", "student: {device: gpu9, ", ["device 'gpu9'", "auto or cpu"]),
     ("  dev: text/dev.{language}.tsv\n", "", ["no dev text", "pattern"]),
     ("text/dev.{language}.tsv", "text/dev.{lang}.tsv", ["{lang}", "{language}"]),
+    ("text/train.{language}.tsv", "text/train.az.tsv", ["data.train: 'text/train.az.tsv' is the same file for all 2 "]),
+    ("text/dev.{language}.tsv", "text/dev.az.tsv", ["data.dev: ", "write {language} where their names differ"]),
+    ("text/test.{language}.tsv", "['text/test.{language}.tsv', more.tsv]", ["data.test: 'more.tsv' is the same file"]),
     ("subwords: {size: 300", "subwords: {size: 100", ["subwords.size 100 is too small"]),
     ("data:", "data: [", ["run.yaml, line", "not valid YAML"]),
     ("training: {", "seed: -1\ntraining: {", ["seed", "greater than or equal to 0"]),
@@ -103,14 +111,14 @@ def break_text(project, name, content):
 
 
 CORPUS_MISTAKES = [
-    ("train.az.tsv", "bir\tone\niki\n", ["train.az.tsv, line 2", "1 columns", "source TAB English"]),
+    ("train.az.tsv", "bir\tone\niki\n", ["train.az.tsv, line 2", "1 column;", "source TAB English"]),
     ("train.az.tsv", b"bir\tone\n\xff\xfe\ttwo\n", ["train.az.tsv, line 2", "not UTF-8", "iconv"]),
     ("train.az.tsv", "", ["train.az.tsv", "no sentence pair"]),
-    ("dev.tr.tsv", "\t\n", ["dev.tr.tsv", "nothing of dev for 'tr'", "1 empty side"]),
+    ("dev.tr.tsv", "\t\n", ["text/dev.tr.tsv", "nothing of dev for 'tr'", "limits in data.cleaning", "1 empty side"]),
     (
         "train.tr.tsv",
         "the same\tthe test word one 2\n",
-        ["train.tr.tsv", "nothing of train for 'tr'", "1 English in dev or test"],
+        ["error: text/train.tr.tsv", "nothing of train for 'tr'", "1 English in dev or test"],
     ),
 ]
 
@@ -146,12 +154,27 @@ def test_a_damaged_gzip_file_is_named(rota, project):
 
 def test_a_config_that_is_not_there(rota, project):
     assert_one_line(rota("train", "nothing.yaml"), "no config 'nothing.yaml'")
+    assert_one_line(rota("prepare", "text"), "'text' is a folder; give the path of a YAML file")
 
 
 def test_an_override_without_a_value(rota, project):
     assert_one_line(
         rota("train", "run.yaml", "--set", "training.steps"), "--set 'training.steps'", "training.steps=10k"
     )
+
+
+def test_a_wrong_override_is_not_blamed_on_the_file(rota, project):
+    result = rota("train", "run.yaml", "--set", "training.steps=soon")
+    assert_one_line(result, "error: --set 'training.steps=soon': training.steps: 'soon' is no count")
+    replace(project, "heads: 2", "heads: 3")
+    assert_one_line(rota("train", "run.yaml", "--set", "training.steps=9"), "error: run.yaml: student")
+
+
+def test_the_end_of_a_run_is_said_if_until_is_beyond_it(rota, project):
+    code, output, _ = rota("train", "run.yaml", "--until", "1000", "--set", "training.steps=1")
+    assert code == 0
+    assert "--until 1,000 is beyond the run, which ends at step 1 (training.steps)" in output
+    assert "trained 1 step; next" in output
 
 
 def test_data_prepared_otherwise(rota, project):
@@ -245,6 +268,11 @@ def test_names_with_brackets_are_no_markup(rota, project):
     code, output, _ = rota("train", "run.yaml", "--run", "runs/m[/b]", "--until", "2")
     assert code == 0
     assert "--run 'runs/m[/b]'" in output
+
+
+def test_a_teacher_that_needs_settings_is_nothing_for_the_demo(rota, project):
+    result = rota("demo", "--corpus", "synthetic", "--teacher", "fixed")
+    assert_one_line(result, "--teacher fixed needs teacher.shares", "write it in a config and use rota train")
 
 
 def test_an_unknown_demo_corpus(rota, project):

@@ -1,4 +1,8 @@
-from rota.records import Record, read_record, write_atomically
+import gzip
+
+import pytest
+
+from rota.records import Record, read_object, read_record, write_atomically
 
 
 def entries(path):
@@ -31,6 +35,40 @@ def test_a_half_written_last_line_is_neither_read_nor_kept(tmp_path):
     record.write({"step": 2})
     record.close()
     assert entries(path) == [{"step": 1}, {"step": 2}]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"), [(b"{,}", "Expecting property name"), (b"\xff\xff", "can't decode"), (b"5", "no JSON object")]
+)
+def test_a_line_that_cannot_be_read_is_named_with_its_file_and_the_remedy(tmp_path, line, why):
+    path = tmp_path / "steps.jsonl"
+    path.write_bytes(b'{"step": 1}\n' + line + b'\n{"step": 3}\n')
+    for read in (entries, lambda path: Record(path).truncate(3)):
+        with pytest.raises(
+            ValueError, match=r"steps\.jsonl, line 2 is damaged \(.*\); copy it again, or delete "
+        ) as error:
+            read(path)
+        assert why in str(error.value)
+
+
+@pytest.mark.parametrize("content", [gzip.compress(b'{"step": 1}\n')[:-9], b"no gzip", gzip.compress(b"x" * 99)[:20]])
+def test_a_cut_gzip_record_is_named(tmp_path, content):
+    (tmp_path / "steps.jsonl.gz").write_bytes(content)
+    with pytest.raises(ValueError, match=r"steps\.jsonl\.gz is damaged \(.+\); copy it again"):
+        entries(tmp_path / "steps.jsonl.gz")
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [("", "Expecting value"), ("{}", "it has no data.sizes"), ('{"data": 5}', "it has no data.sizes")],
+)
+def test_an_object_without_what_is_needed_is_damaged(tmp_path, content, why):
+    path = tmp_path / "run.json"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=rf"run\.json is damaged \({why}\); copy it again"):
+        read_object(path, "data.sizes")
+    path.write_text('{"data": {"sizes": {}}}')
+    assert read_object(path, "data.sizes") == {"data": {"sizes": {}}}
 
 
 def test_a_missing_record_is_empty(tmp_path):

@@ -122,7 +122,10 @@ def locked(run: Path, team: Team | None = None) -> Iterator[None]:
 @contextmanager
 def only_holder(folder: Path, refusal: str) -> Iterator[None]:
     """One process at a time holds the folder, which is made; the others are refused, not kept waiting."""
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise ValueError(f"{folder} cannot be a folder, since there is a file of that name; choose another") from None
     with (folder / ".lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -11,7 +11,7 @@ from rota.commands import runs, scores
 
 # isort: split
 from rota.commands import benching, comparing, models, reporting, studies, teaching
-from rota.commands.app import app, unforeseen_lack
+from rota.commands.app import app, call, unforeseen_lack
 
 __all__ = ["app", "benching", "comparing", "main", "models", "reporting", "runs", "scores", "studies", "teaching"]
 
@@ -23,7 +23,7 @@ def main() -> None:
     os.environ.setdefault("GOMP_SPINCOUNT", "30000")
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     try:
-        app()
+        code = call()
     except (ValueError, ArithmeticError, OSError, MemoryError, RuntimeError) as error:
         memory = unforeseen_lack(error)
         if os.environ.get("ROTA_TRACEBACK") or (isinstance(error, RuntimeError) and memory is None):
@@ -32,3 +32,4 @@ def main() -> None:
         if os.environ.get("LOCAL_RANK", "0") == "0" or isinstance(error, ConnectionError):
             sys.stderr.write(f"error: {memory or error}\n")
         sys.exit(1 if memory or isinstance(error, ArithmeticError | MemoryError) else 2)
+    sys.exit(code)

@@ -42,7 +42,10 @@ class DataConfig(CorpusConfig):
 class RunConfig(Settings):
     """Everything one run needs. Each component is handed its own part; nobody holds the whole."""
 
-    name: str = Field("run", pattern=r"^[\w.-]+$", description="names the folders; by default that of the config file")
+    # Not of dots alone: they would be a folder that is there already.
+    name: str = Field(
+        "run", pattern=r"^[\w.-]*[\w-][\w.-]*$", description="names the folders; by default that of the config file"
+    )
     seed: Count = Field(1, ge=0, description="from which every random choice follows")
     data: DataConfig
     student: StudentConfig = StudentConfig()
@@ -67,17 +70,36 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
     """The config of a YAML file, with ``key.path=value`` overrides put on top."""
     path = Path(path)
     values = read_yaml(path)
+    if not values.keys().isdisjoint(("base", "rows")):
+        raise ConfigError(f"{path} is a suite; use rota compare {path}")
     values.setdefault("name", path.stem)
-    for override in overrides:
-        apply_override(values, override)
-    return parse_config(values, origin=str(path))
+    return parse_config(values, origin=str(path), overrides=overrides)
 
 
-def parse_config(values: dict[str, Any], origin: str = "config") -> RunConfig:
+def parse_config(values: dict[str, Any], origin: str = "config", overrides: Sequence[str] = ()) -> RunConfig:
+    """Plain values as settings, ``overrides`` on top; ``origin`` is where the values were written, for messages."""
     try:
-        return RunConfig.model_validate(values)
+        return RunConfig.model_validate(overridden(values, overrides))
     except ValidationError as error:
+        if overrides and _is_right(values):
+            origin = f"--set {', '.join(map(repr, overrides))}"
         raise ConfigError(f"{origin}: {explain(error, RunConfig)}") from None
+
+
+def overridden(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """A copy of the values with each override put on top."""
+    changed = dict(values)
+    for override in overrides:
+        apply_override(changed, override)
+    return changed
+
+
+def _is_right(values: dict[str, Any]) -> bool:
+    try:
+        RunConfig.model_validate(values)
+    except ValidationError:
+        return False
+    return True
 
 
 def teacher_config(name: str, overrides: Sequence[str] = ()) -> TeacherConfig:
@@ -105,6 +127,8 @@ class Teaching(Settings):
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """A mapping read as YAML 1.2: ``no`` is Norwegian, not false."""
+    if path.is_dir():
+        raise ConfigError(f"{str(path)!r} is a folder; give the path of a YAML file")
     if not path.is_file():
         raise ConfigError(f"no config {str(path)!r}; give the path of a YAML file")
     try:

@@ -13,6 +13,7 @@ from rota.data.store import Store
 from rota.evaluation.evaluate import Evaluation
 from rota.evaluation.translations import read_translations
 from rota.runner import evaluate_with_display, train_with_display
+from rota.teachers import TEACHERS
 
 CORPORA: dict[str, dict[str, Any]] = {
     # Tuned on the uniform schedule for 2 cores.
@@ -42,10 +43,20 @@ CORPORA: dict[str, dict[str, Any]] = {
 def demo_config(corpus: str, teacher: str, folder: Path) -> RunConfig:
     if corpus not in CORPORA:
         raise ValueError(f"--corpus is {corpus!r}; it is one of {', '.join(CORPORA)}")
+    _check_teacher(teacher)
     values = {name: dict(part) for name, part in CORPORA[corpus].items()}
     values["data"]["folder"] = str(folder / corpus / "data")
     teaching = {"name": teacher, **SHORT_RUNS.get(teacher, {})}
     return parse_config({"name": teacher, "teacher": teaching, **values}, origin="rota demo")
+
+
+def _check_teacher(name: str) -> None:
+    """One that has settings without a default cannot be named alone."""
+    fields = TEACHERS[name].model_fields if name in TEACHERS else {}
+    needed = [key for key, field in fields.items() if field.is_required()]
+    if needed:
+        lacks = f"--teacher {name} needs teacher.{needed[0]}, for which the demo has no option"
+        raise ValueError(f"{lacks}; write it in a config and use rota train, or choose another teacher")
 
 
 def run_demo(corpus: str, teacher: str, folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -39,8 +40,8 @@ class Record:
             return
         keep = 0
         with self.path.open("rb") as file:
-            for line in file:
-                if not line.endswith(b"\n") or (step is not None and json.loads(line)["step"] > step):
+            for number, line in enumerate(file, start=1):
+                if not line.endswith(b"\n") or (step is not None and _entry(line, self.path, number)["step"] > step):
                     break
                 keep += len(line)
         if keep < self.path.stat().st_size:
@@ -56,10 +57,44 @@ def read_record(path: Path) -> Iterator[Entry]:
     """Entries of a record, plain or gzipped; a last line still being written is left out."""
     if not path.exists():
         return
-    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
-        for line in file:
-            if line.endswith("\n"):
-                yield json.loads(line)
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if line.endswith(b"\n"):
+                    yield _entry(line, path, number)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise damaged(path, error) from None
+
+
+def _entry(line: bytes, path: Path, number: int) -> Entry:
+    try:
+        entry = json.loads(line)
+    except ValueError as error:
+        raise damaged(f"{path}, line {number}", error) from None
+    if not isinstance(entry, dict):
+        raise damaged(f"{path}, line {number}", "no JSON object")
+    return entry
+
+
+def read_object(path: Path, *keys: str) -> Entry:
+    """The JSON object in a file of a run; it must have the keys, such as ``data.sizes``."""
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise damaged(path, error) from None
+    for key in keys:
+        found = content
+        for part in key.split("."):
+            if not isinstance(found, dict) or part not in found:
+                raise damaged(path, f"it has no {key}")
+            found = found[part]
+    return dict(content)
+
+
+def damaged(place: Path | str, error: Exception | str) -> ValueError:
+    """What to raise about a file that was cut, or written to by somebody else."""
+    why = error.msg if isinstance(error, json.JSONDecodeError) else error
+    return ValueError(f"{place} is damaged ({why}); copy it again, or delete the run and train it again")
 
 
 def write_atomically(path: Path, text: str) -> None:

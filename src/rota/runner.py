@@ -50,8 +50,10 @@ def train_with_display(config: RunConfig, run: Path, *, until: int | None, again
 def _train(config: RunConfig, store: Store, run: Path, team: Team, *, until: int | None, again: str) -> Loop:
     loop = api.build_loop(config, store, run, team)
     if loop.step >= loop.steps:
-        show.say(f"{run} is trained: {loop.step:,} steps. Next: {show.program()} evaluate {run}")
+        show.say(f"{run} is trained: {_steps(loop)}. Next: {show.program()} evaluate {run}")
         return loop
+    if until is not None and until > loop.steps:
+        show.say(f"--until {until:,} is beyond the run, which ends at step {loop.steps:,} (training.steps)")
     together = f" with {team.size} processes" if team.size > 1 else ""
     if loop.step or together:
         show.say(f"{'going on from' if loop.step else 'starting at'} step {loop.step:,}{together}")
@@ -67,6 +69,10 @@ def _train(config: RunConfig, store: Store, run: Path, team: Team, *, until: int
     return loop
 
 
+def _steps(loop: Loop) -> str:
+    return "1 step" if loop.step == 1 else f"{loop.step:,} steps"
+
+
 def _last_good(loop: Loop) -> str:
     newest = loop.checkpoints.newest()
     return "No checkpoint was saved yet." if newest is None else f"The last good checkpoint is {newest.folder}."
@@ -75,7 +81,7 @@ def _last_good(loop: Loop) -> str:
 def _say_how_it_ended(loop: Loop, run: Path, again: str, stop: StopSignal, *, reached: bool) -> None:
     """An interrupted command ends with the exit code of its signal, so that a script does not go on."""
     if loop.step >= loop.steps:
-        show.say(f"trained {loop.step:,} steps; next: {show.program()} evaluate {run}")
+        show.say(f"trained {_steps(loop)}; next: {show.program()} evaluate {run}")
         return
     why = "reached --until" if reached else "stopped"
     command = again if loop.team.size == 1 else f"the same command, or in one process: {again}"

@@ -106,7 +106,8 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
     if first["type"] == "extra_forbidden":
         return f"unknown key {place!r}{_nearest(str(first['loc'][-1]), list(owner.model_fields))}"
     if first["type"] == "missing":
-        return f"{place!r} is missing"
+        examples = owner.model_fields[str(first["loc"][-1])].examples
+        return f"{place!r} is missing" + (f"; write for example {examples[0]}" if examples else "")
     if first["type"] == "union_tag_invalid":
         context = first["ctx"]
         known = [name.strip("' ") for name in context["expected_tags"].split(",")]

@@ -59,7 +59,7 @@ def test_several_patterns_are_read_one_after_the_other_as_often_as_one_likes(tmp
     text = text_of_files((f"{tmp_path}/a.tsv", f"{tmp_path}/b.{{side}}"), "az", "en")
     assert list(text.read()) == list(text.read()) == [("bir", "one"), ("iki", "two")]
     assert text.files == (tmp_path / "a.tsv", tmp_path / "b.az", tmp_path / "b.en")
-    assert text.origin == "a.tsv + b.az + b.en"
+    assert text.origin == f"{tmp_path}/a.tsv + {tmp_path}/b.az + {tmp_path}/b.en"
 
 
 def test_odd_separators_do_not_break_the_alignment(tmp_path):
@@ -92,10 +92,12 @@ def test_an_undecodable_byte_is_named_with_its_line(tmp_path):
     one_line(error)
 
 
-@pytest.mark.parametrize(("line", "columns"), [("bir", 1), ("bir\tone\tuno", 3), ("", 1)])
+@pytest.mark.parametrize(
+    ("line", "columns"), [("bir", "1 column;"), ("bir\tone\tuno", "3 columns;"), ("", "1 column;")]
+)
 def test_a_line_that_has_not_two_columns_is_named(tmp_path, line, columns):
     write(tmp_path / "t.tsv", f"bir\tone\n{line}\nüç\tthree\n")
-    with pytest.raises(ValueError, match=rf"t\.tsv, line 2: {columns} columns") as error:
+    with pytest.raises(ValueError, match=rf"t\.tsv, line 2: {columns}") as error:
         read(tmp_path, "t.tsv")
     one_line(error)
 
@@ -138,11 +140,16 @@ def test_each_language_may_have_its_own_files(tmp_path):
     for name in ("x", "y"):
         write(tmp_path / f"{name}.tsv", f"{name}\tone\n")
     own = {"az": f"{tmp_path}/x.tsv", "tr": [f"{tmp_path}/x.tsv", f"{tmp_path}/y.tsv"]}
-    corpus = open_corpus(config(tmp_path, (), train=own, dev=f"{tmp_path}/x.tsv", test=own), tmp_path)
+    corpus = open_corpus(config(tmp_path, (), train=own, dev=own, test=own), tmp_path)
     assert list(corpus) == ["az", "tr"]
     assert list(corpus["tr"]["train"].read()) == [("x", "one"), ("y", "one")]
     with pytest.raises(ValueError, match="no train text for language 'ru'; add it under 'train'"):
         open_corpus(config(tmp_path, ("ru",), train=own), tmp_path)
+
+
+def test_one_language_needs_no_place_for_its_name_and_a_side_is_one(tmp_path):
+    assert config(tmp_path, ("az",), train="t.tsv").train == "t.tsv"
+    assert config(tmp_path, ("az", "tr"), train="t.{side}").train == "t.{side}"
 
 
 def test_files_need_a_list_of_languages(tmp_path):
@@ -164,6 +171,9 @@ def test_files_need_a_list_of_languages(tmp_path):
         ({"dev": {"az": "t.tsv", "a b": "t.tsv"}}, "'a b' is no language code"),
         ({"languages": (), "train": {"az": "t"}, "low_resource": ("ax",)}, "unknown low-resource language 'ax'"),
         ({"low_resource": ("ax",)}, "unknown low-resource language 'ax'; did you mean 'az'"),
+        ({"languages": ("az", "tr"), "train": "t.tsv"}, "'t.tsv' is the same file for all 2 languages"),
+        ({"languages": ("az", "tr"), "test": ["{language}.tsv", "t.tsv"]}, "'t.tsv' is the same file for all 2"),
+        ({"languages": (), "train": {"az": "a", "tr": "b", "ru": "c"}, "dev": "t.tsv"}, "the same file for all 3 lang"),
         ({"path": "ted"}, "'path' is for corpus: ted8"),
         ({"corpus": "catalogues"}, "'train' is for corpus: files"),
     ],

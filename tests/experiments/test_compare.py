@@ -153,8 +153,25 @@ def test_another_size_in_the_same_folder_is_refused_and_nothing_is_lost(finished
     code, output, _ = rota("compare", "small.yaml", "--rows", "uniform", "--steps", "60")
     assert code == 1
     assert "uniform/seed-1 holds another run: " in output
-    assert "choose another folder with --out, or delete it" in output
+    assert "choose another folder with --out, or delete what is there" in output
     assert (folder / "runs" / "small" / "uniform" / "seed-1" / "steps.jsonl").read_bytes() == before
+
+
+def test_the_plan_says_below_the_list_why_a_run_is_not_touched_and_counts_no_time_for_it(finished, rota, monkeypatch):
+    folder = finished[0]
+    monkeypatch.chdir(folder)
+    (folder / "long.yaml").write_text(SUITE + "  a-row-whose-name-takes-half-of-a-line: {teacher: uniform}\n")
+    out = ("--out", "runs/small", "--dry-run", "--jobs", "1")
+    code, output, _ = rota("compare", "long.yaml", "--set", "training.tokens=151", *out)
+    assert code == 0
+    lines = [" ".join(line.split()) for line in output.splitlines()]
+    assert lines[0] == "long in runs/small: 3 runs, 1 missing, 2 another"
+    assert "uniform 1 another run" in lines
+    assert any(line.startswith("a-row-whose-name-takes-half-of-a-line 1 missing") for line in lines)
+    why = "training.tokens was 150 and is 151; choose another folder with --out, or delete what is there"
+    assert f"uniform/seed-1, warm/seed-1: another run: {why}" in " ".join(lines)
+    code, output, _ = rota("compare", "small.yaml", "--rows", "warm", "--set", "training.tokens=151", "--dry-run")
+    assert output.splitlines()[-1] == "Nothing else is left to do."
 
 
 def test_other_settings_of_the_search_score_again_without_training(finished, rota, monkeypatch):
@@ -198,9 +215,16 @@ def test_one_run_is_counted_as_one(rota, tmp_path, monkeypatch):
     assert lines[0] == "small in runs/small: 1 run, 1 missing"
 
 
+def test_the_name_of_a_row_is_not_cut_however_narrow_the_screen(rota, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "50")
+    write_suite(tmp_path, more="  a-row-whose-name-takes-half-of-a-line: {teacher: uniform}\n")
+    assert "a-row-whose-name-takes-half-of-a-line" in rota("compare", "small.yaml", "--dry-run")[1]
+
+
 def test_the_plans_on_the_page_about_suites_are_what_the_command_prints(rota, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})  # however many the machine has
     shown = re.findall(r"```\n\$ rota (compare [^\n]*--dry-run)\n(.*?)```", SUITES_PAGE.read_text(), re.DOTALL)
     assert len(shown) == 2
     for command, output in shown:
@@ -219,11 +243,19 @@ def test_the_plans_on_the_page_about_suites_are_what_the_command_prints(rota, tm
         (("small.yaml", "--on", "moon"), "--on 'moon' is not known; it is local or ray"),
         (("small.yaml", "--set", "training.stps=3"), "unknown key 'training.stps'; did you mean 'steps'?"),
         (("small.yaml", "--corpus", "moon"), "no corpus 'moon'; give catalogues, synthetic, ted8"),
+        (("small.yaml", "--rows", ","), "--rows ',' names no row; suite 'small' has uniform, warm"),
+        (("small.yaml", "--on", "moon", "--dry-run"), "--on 'moon' is not known; it is local or ray"),
+        (("small.yaml", "--out", "small.yaml"), "small.yaml cannot be a folder, since there is a file of that name"),
+        (("small.yaml", "--out", "small.yaml/x"), "small.yaml/x cannot be a folder, since there is a file of that"),
+        (("small.yaml", "--set", "seed=4"), "--set 'seed=4' would make all seeds of a row the same run; use --seeds"),
+        (("small.yaml", "--set", "name=zz"), "--set 'name=zz' would name all runs the same; a run is named after"),
+        (("paper.yaml", "--dry-run"), "rows.moon.paper: the paper has no row 'tscl/moon'; its rows are uniform-0"),
     ],
 )
 def test_mistakes_on_the_command_line_are_one_line(rota, tmp_path, monkeypatch, options, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "small.yaml").write_text(SUITE)
+    (tmp_path / "paper.yaml").write_text(SUITE + "  moon: {teacher: uniform, paper: tscl/moon}\n")
     code, _, error = rota("compare", *options)
     assert code == 2
     assert message in error

@@ -69,6 +69,14 @@ def test_the_pace_of_a_row_is_all_its_seconds_by_all_its_updates(tmp_path):
     assert pace.evaluation == 40.0, "what failed does not count"
 
 
+def test_damaged_times_are_left_out_of_the_estimate(tmp_path):
+    jobs = jobs_of(tmp_path)
+    write_times(jobs[0], [(20, 3.0)])
+    write_times(jobs[1], [(20, 5.0)])
+    (jobs[1].folder / "timings.jsonl").write_text("{\n")
+    assert measure_pace(jobs, [Status("partial", 20), Status("partial", 20)]).by_row == {"uniform": 0.15}
+
+
 def test_a_run_without_a_validation_gives_no_pace(tmp_path):
     jobs = jobs_of(tmp_path)
     write_times(jobs[0], [])
@@ -81,7 +89,8 @@ def test_what_is_left_of_a_job_is_its_updates_and_its_scoring(tmp_path):
     assert pace.seconds(uniform, Status("done", 80)) == 0
     assert pace.seconds(uniform, Status("trained", 80)) == 40
     assert pace.seconds(uniform, Status("partial", 60)) == 45  # 20 updates
-    assert pace.seconds(uniform, Status("another", 60)) == 60  # all 80 of them
+    assert pace.seconds(uniform, Status("another", 60)) == 0, "nothing will be done to it"
+    assert pace.seconds(uniform, Status("damaged")) == 0
     assert pace.seconds(warm, Status("missing")) == 80, "a row that has not begun is like the mean of the others, 0.5"
     assert Pace({"uniform": 0.25}, None).seconds(uniform, Status("partial", 60)) == 5
 

@@ -33,7 +33,7 @@ def test_a_run_is_scored_as_its_suite_says_now(tmp_path, before, now, options):
 
     begun = job(before)
     begun.folder.mkdir(parents=True)
-    (begun.folder / "run.json").write_text(json.dumps({"config": begun.config.model_dump(mode="json")}))
+    (begun.folder / "run.json").write_text(json.dumps({"config": begun.config.dump(), "data": {"sizes": {}}}))
     assert evaluate_command(job(now)) == ["evaluate", str(begun.folder), *options]
 
 

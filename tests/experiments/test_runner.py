@@ -1,12 +1,16 @@
 """The queue of a suite, with work that ends when the test says so: order, limits, failures, interruption."""
 
 import pytest
+from rich.console import Console
 from suite_cases import write_suite
 
+from rota.experiments import compare
+from rota.experiments.board import Board
 from rota.experiments.jobs import plan
 from rota.experiments.runner import Runner, alone
 from rota.experiments.status import check_sources
 from rota.experiments.suite import load_suite
+from rota.training.stop import StopSignal
 
 REPLAY = '  again: {teacher: {name: replay-proportions, run: "{runs}/uniform/seed-{seed}"}}\n'
 
@@ -66,6 +70,15 @@ def test_one_that_fails_does_not_stop_the_others(tmp_path):
     (tmp_path / "runs" / "uniform" / "seed-1" / "log.txt").write_text("some\nerror: no such moon\n\n")
     assert world.run() == {"uniform/seed-1": "failed", "warm/seed-1": "done"}
     assert [entry.note for entry in world.runner.failures()] == ["no such moon"]
+
+
+def test_one_that_is_damaged_does_not_stop_the_others(tmp_path):
+    (tmp_path / "runs" / "uniform" / "seed-1").mkdir(parents=True)
+    (tmp_path / "runs" / "uniform" / "seed-1" / "run.json").write_text("{}")
+    world = World(tmp_path)
+    assert world.run() == {"uniform/seed-1": "failed", "warm/seed-1": "done"}
+    assert "seed-1/run.json is damaged (it has no config.evaluation)" in world.runner.failures()[0].note
+    assert "uniform/seed-1" not in world.works
 
 
 def test_a_run_that_was_killed_says_by_what(tmp_path):
@@ -140,6 +153,26 @@ def test_a_second_interruption_kills(tmp_path):
         world.runner.run(lambda: False, watch=watch, pause=0)
     assert all(work.killed for work in world.works.values())
     assert {entry.doing for entry in world.runner.entries.values()} == {"stopped"}
+
+
+@pytest.mark.parametrize(
+    ("interruptions", "said"),
+    [(1, "; stopped, and what was running is saved; go"), (2, "; killed; each goes on from its last checkpoint; go")],
+)
+def test_what_is_said_at_the_end_tells_saved_runs_from_killed_ones(tmp_path, capsys, interruptions, said):
+    world, stop = World(tmp_path, ends={"uniform/seed-1": (99, 0), "warm/seed-1": (99, 0)}), StopSignal()
+    board = Board(Console(quiet=True), "suite")
+
+    def watch():
+        stop.received = "SIGINT"
+        if interruptions == 2:
+            raise KeyboardInterrupt
+
+    board.watch = watch
+    saved = compare._run(world.runner, board, stop)
+    with pytest.raises(SystemExit, match="130"):
+        compare._say_how_it_ended(world.runner, tmp_path, stop, "rota compare", saved=saved)
+    assert said in capsys.readouterr().out
 
 
 def test_two_commands_do_not_work_on_one_folder(tmp_path):

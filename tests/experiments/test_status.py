@@ -8,10 +8,11 @@ from suite_cases import write_suite
 
 from rota.config import parse_config
 from rota.experiments.jobs import Job, plan
-from rota.experiments.status import is_scored
+from rota.experiments.status import Status, is_scored, last_dev_loss, look
 from rota.experiments.suite import load_suite
 
 STUDY = Path(__file__).parents[2] / "docs" / "results" / "laptop"
+REMEDY = "copy it again, or delete the run and train it again"
 LANGUAGES = {"lala", "lato"}
 SELECTS = {"select": "macro", "combine": "ensemble", "window": 2, "beam": 5, "select_beam": 1}
 COMBINES = {"combine": "average", "window": 2, "beam": 5}
@@ -38,6 +39,12 @@ def write_selection(job, best):
     about = {"select": wanted.select, "combine": wanted.combine, "window": wanted.window}
     content = about | {"search": wanted.selecting.search, "best": {"steps": best, "step": best[-1]}}
     (job.folder / "selection.json").write_text(json.dumps(content))
+
+
+def write_checkpoint(job, step):
+    folder = job.folder / "checkpoints" / str(step)
+    folder.mkdir(parents=True)
+    (folder / "checkpoint.json").write_text(json.dumps({"format": 1, "step": step, "complete": True, "files": {}}))
 
 
 def scored_after(tmp_path, before, change, *, steps, best=None):
@@ -110,11 +117,41 @@ def test_a_combined_model_is_scored_again_with_another_number_of_checkpoints(tmp
 def test_fewer_checkpoints_than_the_window_will_do_if_there_are_no_more(tmp_path, there, scored):
     job = job_of(tmp_path, COMBINES | {"window": 4})
     for step in there:
-        folder = job.folder / "checkpoints" / str(step)
-        folder.mkdir(parents=True)
-        (folder / "checkpoint.json").write_text(json.dumps({"format": 1, "step": step, "complete": True, "files": {}}))
+        write_checkpoint(job, step)
     write_scores(job, [60, 80])
     assert is_scored(job, LANGUAGES) is scored
+
+
+def make_run(job, content):
+    job.folder.mkdir(parents=True, exist_ok=True)
+    (job.folder / "run.json").write_text(content)
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"config": {}}', "[]"])
+def test_a_run_whose_description_is_damaged_is_told_apart_from_the_others(tmp_path, content):
+    job = job_of(tmp_path, {})
+    make_run(job, content)
+    found = look(job)
+    assert found.state == "damaged"
+    assert found.why.startswith(f"{job.folder / 'run.json'} is damaged (")
+
+
+def test_a_run_with_damaged_scores_is_told_apart_from_the_others(tmp_path):
+    job = job_of(tmp_path, {})
+    make_run(job, json.dumps({"config": job.config.dump(), "data": {"sizes": dict.fromkeys(LANGUAGES, 9)}}))
+    write_checkpoint(job, 80)
+    assert look(job).state == "trained"
+    (job.folder / "evals.jsonl").write_text('{"split": "test"}\n')
+    assert look(job).why == f"{job.folder} is damaged (an entry has no 'step'); {REMEDY}"
+    (job.folder / "evals.jsonl").write_text("half a li\n")
+    assert look(job) == Status(
+        "damaged", why=f"{job.folder}/evals.jsonl, line 1 is damaged (Expecting value); {REMEDY}"
+    )
+
+
+def test_what_is_shown_of_a_run_passes_over_a_line_that_cannot_be_read(tmp_path):
+    (tmp_path / "validations.jsonl").write_text('{"step": 20, "dev_loss": {"az": 2.0, "tr": 4.0}}\nhalf a li\n')
+    assert last_dev_loss(tmp_path) == 3.0
 
 
 def study_job(run, **evaluation):

@@ -1,10 +1,13 @@
 """Suites in YAML: what a few lines mean, and what is said about mistakes."""
 
+import re
 from pathlib import Path
 
 import pytest
 from suite_cases import SUITE, write_suite
+from typer.main import get_command
 
+from rota.cli import app
 from rota.experiments.jobs import describe, plan
 from rota.experiments.suite import load_suite, parse_seeds
 from rota.experiments.suites import open_suite
@@ -76,6 +79,11 @@ def test_the_base_may_be_a_config_beside_the_suite(tmp_path):
     assert suite.name == "mine"
 
 
+def test_a_config_is_no_suite_and_its_place_in_one_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"mine\.yaml is a config, not a suite: put it under base: in a suite"):
+        suite_of(tmp_path, "data: {corpus: synthetic}\ntraining: {steps: 77}\n")
+
+
 @pytest.mark.parametrize(
     ("written", "seeds"),
     [(3, (1, 2, 3)), ("2", (1, 2)), ("4,7", (4, 7)), ("7,", (7,)), ([5, 6], (5, 6))],
@@ -95,7 +103,16 @@ def test_seeds_that_are_neither_are_refused(written):
     [
         (("rows:", "rowes:"), "unknown key 'rowes'; did you mean 'rows'"),
         (("{teacher: uniform}", "{techer: uniform}"), "unknown key 'rows.uniform.techer'; did you mean 'teacher'"),
-        (("  uniform:", "  uni form:"), "rows.uni form"),
+        (("  uniform:", "  uni form:"), "rows.uni form: 'uni form' is no name; use letters, digits, '-', '_' and"),
+        (("  uniform:", "  ..:"), "rows...: '..' is no name"),
+        (("  uniform:", "  1:"), "rows.1: 1 is no text; write the name in quotes: '1'"),
+        (("base:\n", "name: .\nbase:\n"), "name: '.' is no name"),
+        (
+            ("base:\n", "over: {seed: 9}\nbase:\n"),
+            "over: seed in over would make all seeds of a row the same run; use ",
+        ),
+        (("base:\n", "over: {name: zz}\nbase:\n"), "over: name in over would name all runs the same"),
+        ((SUITE.partition("rows:")[2], " {}"), "rows: there is none; write at least one, such as uniform: {teacher"),
         (("label: Proportional", "table: best"), "rows.warm.table"),
         (("base:\n", "seeds: some\nbase:\n"), "seeds 'some' are not understood"),
         (("base:\n", "default: [moon]\nbase:\n"), "default names the row 'moon'; the rows are uniform, warm"),
@@ -191,3 +208,13 @@ def test_the_description_for_reports_has_every_row_and_keeps_those_of_before(tmp
     assert found["seeds"] == [1, 2]
     assert [row["name"] for row in found["rows"]] == ["uniform", "warm", "gone"]
     assert found["rows"][0]["warmup"] == "no"
+
+
+def test_the_help_names_tables_and_patterns_that_reach_more_than_one_row():
+    """In every built-in suite ``dqn`` and ``tscl`` are rows, so that the tables of these names are out of reach."""
+    text = next(found.help for found in get_command(app).commands["compare"].params if found.name == "rows")
+    tables = re.search(r"tables \((.*?)\)", text)[1].split(", ")
+    patterns = re.findall(r"'(\S+?)'", text)
+    assert tables
+    assert patterns
+    assert all(len(open_suite("laptop").choose(part)) > 1 for part in (*tables, *patterns))

@@ -86,4 +86,5 @@ def test_a_run_that_is_not_there_leaves_nothing_behind(train, folder):
 
 
 def test_simulating_a_replay_without_its_run_is_one_line(rota):
-    assert rota("simulate", "replay-proportions")[2] == "error: replay-proportions: 'teacher.run' is missing\n"
+    message = "error: replay-proportions: 'teacher.run' is missing; write for example run: runs/dqn\n"
+    assert rota("simulate", "replay-proportions")[2] == message

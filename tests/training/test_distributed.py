@@ -125,7 +125,7 @@ def test_batches_that_cannot_be_shared_evenly_are_refused_once(folder):
 
 def test_a_mistake_is_named_once(folder):
     assert codes(folder, "mistake") == [2, 2]
-    assert said(folder, "mistake", 0).startswith("error: run.yaml: unknown key 'training.step'")
+    assert said(folder, "mistake", 0).startswith("error: --set 'training.step=3': unknown key 'training.step'")
     assert said(folder, "mistake", 1) == ""
 
 

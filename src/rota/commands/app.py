@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version as installed
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
 app = typer.Typer(
     help="Multilingual machine translation in which a teacher decides whose turn it is.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -23,6 +23,36 @@ Overrides = Annotated[
         "--set", help="A value over the config, such as training.steps=10k; may be repeated.", metavar="KEY=VALUE"
     ),
 ]
+
+
+@app.callback(invoke_without_command=True)
+def start(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Say which version this is.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"rota {installed('rota-nmt')}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(2)
+
+
+UsageError = cast(type[typer.BadParameter], typer.BadParameter.__mro__[1])
+"""That of click, or of the copy of click that newer versions of Typer bring."""
+
+
+def call() -> int:
+    """The exit code of the command that was typed; what is wrong with how it was typed is a ValueError."""
+    try:
+        code = app(prog_name="rota", standalone_mode=False)
+    except typer.Abort as error:  # of an EOFError
+        raise ValueError(f"a file ended early: {error.__cause__}; ROTA_TRACEBACK=1 shows which") from error.__cause__
+    except UsageError as mistake:
+        said = " ".join(mistake.format_message().split()).rstrip(".")
+        path = "rota" if mistake.ctx is None else mistake.ctx.command_path
+        raise ValueError(f"{said}; see {path} --help") from None
+    return code if isinstance(code, int) else 0
 
 
 def unforeseen_lack(error: Exception) -> str | None:

@@ -68,5 +68,7 @@ def _sides(folders: list[Path], baseline: list[Path], system: list[Path]) -> tup
         return [folders[0]], [folders[1]]
     if baseline and system and not folders:
         return baseline, system
-    given = f"{len(folders)} folders, {len(baseline)} --baseline, {len(system)} --system"
+    given = (
+        f"{len(folders)} folder{'' if len(folders) == 1 else 's'}, {len(baseline)} --baseline, {len(system)} --system"
+    )
     raise ValueError(f"{given}: give two folders, or --baseline and --system, each as often as it has runs")

@@ -21,7 +21,7 @@ def compare(
     rows: Annotated[
         str | None,
         typer.Option(
-            help="Names, patterns (dqn-*), tables (main, tscl, dqn, control), or all, with commas between them; by"
+            help="Names, patterns (`'tscl*'`, `'dqn*'`), tables (main, control), or all, with commas between them; by"
             " default those that the suite is meant to run."
         ),
     ] = None,
@@ -54,7 +54,10 @@ def compare(
     found = open_suite(suite, corpus=corpus, steps=_count("--steps", steps), tokens=_count("--tokens", tokens))
     folder = out or Path("runs") / found.name
     chosen = found.seeds if seeds is None else parse_seeds(seeds)
-    planned = plan(found, folder, rows=found.choose(rows), seeds=chosen, overrides=set_ or [], threads=threads)
+    named = found.choose(rows)
+    planned = plan(found, folder, rows=named, seeds=chosen, overrides=set_ or [], threads=threads)
+    comparing.check_place(on)
+    _check_paper({name: found.rows[name].paper for name in named})
     if dry_run:
         at_once = jobs or comparing.jobs_at_once("local", threads)
         show.console.print(comparing.dry_run(found, planned, folder, at_once=at_once))
@@ -63,6 +66,17 @@ def compare(
     at_once = jobs or comparing.jobs_at_once(on, threads)
     again = f"{show.program()} {shlex.join(sys.argv[1:])}"
     comparing.run_suite(found, planned, folder, start=start, at_once=at_once, again=again)
+
+
+def _check_paper(keys: dict[str, str | None]) -> None:
+    """A report would find out, but only when all is trained."""
+    from rota.analysis.printed import paper_row
+
+    for name, key in keys.items():
+        try:
+            paper_row(key)
+        except ValueError as error:
+            raise ValueError(f"rows.{name}.paper: {error}") from None
 
 
 def _count(option: str, written: str | None) -> int | None:

@@ -12,7 +12,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from rota.data.families import SyntheticConfig
 from rota.settings import Settings
@@ -26,6 +26,7 @@ SPLITS: Final[tuple[Split, ...]] = ("train", "dev", "test")
 Patterns = str | tuple[str, ...]
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_PLACE = re.compile(r"\{(.*?)\}")
 _LANGUAGE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
 
 
@@ -33,7 +34,7 @@ _LANGUAGE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
 class ParallelText:
     """One split of one language: where it comes from and how to read it, as often as one likes."""
 
-    origin: str  # for messages: "train.az.gz + train.en.gz", "catalogues"
+    origin: str  # for messages: "text/train.az.gz + text/train.en.gz", "catalogues"
     files: tuple[Path, ...]  # the inputs whose change means another corpus; empty for generated text
     read: Callable[[], Iterator[Pair]]
     size: int = 0  # of generated text in bytes, roughly
@@ -59,6 +60,18 @@ class CorpusConfig(Settings):
     test: Patterns | dict[str, Patterns] | None = None
     path: Path | None = None  # ted8 alone: a ted_talks.tar.gz, or a folder with its three files
     synthetic: SyntheticConfig = Field(default_factory=SyntheticConfig)
+
+    @field_validator(*SPLITS)
+    @classmethod
+    def _differs(
+        cls, patterns: Patterns | dict[str, Patterns] | None, info: ValidationInfo
+    ) -> Patterns | dict[str, Patterns] | None:
+        """A pattern without a place for the language would give all of them the text of one."""
+        train = info.data.get("train")
+        languages = info.data.get("languages") or (train if isinstance(train, dict) else ())
+        if len(languages) > 1 and patterns is not None and not isinstance(patterns, dict):
+            _check_places((patterns,) if isinstance(patterns, str) else patterns, len(languages))
+        return patterns
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -88,6 +101,13 @@ class CorpusConfig(Settings):
                 yield tuple(patterns)
 
 
+def _check_places(patterns: tuple[str, ...], languages: int) -> None:
+    for pattern in patterns:
+        if not _PLACE.search(pattern):
+            same = f"{pattern!r} is the same file for all {languages} languages"
+            raise ValueError(f"{same}; write {{language}} where their names differ")
+
+
 def _check_languages(languages: tuple[str, ...], target: str) -> None:
     seen: set[str] = set()
     for language in languages:
@@ -95,8 +115,13 @@ def _check_languages(languages: tuple[str, ...], target: str) -> None:
             raise ValueError(f"{language!r} is no language code; use letters, digits, '-', '_' or '.'")
         if language in seen:
             raise ValueError(f"language {language!r} is listed twice; remove one")
-        if language in (target, MIXED, MIXED_HIGH_RESOURCE):
-            raise ValueError(f"{language!r} cannot be a source language: the name already means something else")
+        if language == target:
+            name = "English" if target == "en" else "it"
+            raise ValueError(
+                f"{language!r} cannot be a source language: {name} is the target; remove it from languages"
+            )
+        if language in (MIXED, MIXED_HIGH_RESOURCE):
+            raise ValueError(f"{language!r} cannot be a source language: batches of several are called so; rename it")
         seen.add(language)
 
 
@@ -158,7 +183,8 @@ def read_tsv(path: Path) -> Iterator[Pair]:
     for number, line in enumerate(read_lines(path), start=1):
         columns = line.split("\t")
         if len(columns) != 2:
-            raise ValueError(f"{path}, line {number}: {len(columns)} columns; a line must be source TAB English")
+            found = "1 column" if len(columns) == 1 else f"{len(columns)} columns"
+            raise ValueError(f"{path}, line {number}: {found}; a line must be source TAB English")
         yield tidy(columns[0]), tidy(columns[1])
 
 
@@ -173,12 +199,12 @@ def text_of_files(patterns: Patterns, language: str, target: str) -> ParallelTex
     for path in files:
         if not path.is_file():
             raise ValueError(f"no file {path} (for language {language!r}); check the pattern in the config")
-    origin = " + ".join(path.name for path in files)
+    origin = " + ".join(map(str, files))
     return ParallelText(origin, files, lambda: not_empty(chain.from_iterable(map(_read_group, groups)), files))
 
 
 def _expand(pattern: str, language: str, target: str) -> tuple[Path, ...]:
-    names = set(re.findall(r"\{(.*?)\}", pattern))
+    names = set(_PLACE.findall(pattern))
     if unknown := names - {"language", "side"}:
         raise ValueError(f"pattern {pattern!r} has {{{min(unknown)}}}; only {{language}} and {{side}} are known")
     sides = (language, target) if "side" in names else ("",)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -22,7 +21,7 @@ from rota.data.sources import low_resource
 from rota.data.store import SUBWORDS, StoreWriter
 from rota.data.subwords import Subwords, SubwordsConfig, sample_lines
 from rota.data.units import GUARD, Tell, Workshop, read_encoded, skip_mark
-from rota.data.workers import Workers
+from rota.data.workers import Workers, cores
 from rota.settings import ConfigError
 from rota.types import Arm, IntArray
 
@@ -212,8 +211,7 @@ def _suitable(corpus: Corpus) -> int:
     files = {path for splits in corpus.values() for path in splits["train"].files}
     size = _size(ParallelText("all", tuple(files), lambda: iter(())))
     size += sum(splits["train"].size for splits in corpus.values())
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores if size >= WORTH_PROCESSES else 1
+    return cores() if size >= WORTH_PROCESSES else 1
 
 
 def _repeated(path: Path, times: IntArray) -> Iterator[str]:

@@ -141,4 +141,4 @@ def _require_something(unit: Unit, origin: str, counts: Mapping[str, int]) -> No
         return
     dropped = ", ".join(f"{count} {reason}" for reason, count in counts.items() if count) or "there was none"
     what = f"cleaning left nothing of {unit.split} for {unit.arm!r} ({dropped})"
-    raise ConfigError(f"{origin}: {what}; check the text or the cleaning limits, or remove the language")
+    raise ConfigError(f"{origin}: {what}; check the text or the limits in data.cleaning, or remove the language")

@@ -24,6 +24,11 @@ MISTAKES: Final[Mapping[str, type[Exception]]] = {
 """Errors that a worker passes on; of the classes that fit one, the first."""
 
 
+def cores() -> int:
+    """Those that this process may use: a scheduler or ``taskset`` may leave it fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class Workers:
     """A fixed number of processes; ``about`` is what each of them is told first (see ``worker.py``)."""
 

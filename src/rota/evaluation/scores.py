@@ -14,7 +14,7 @@ from rota.evaluation.comet import Comet
 from rota.evaluation.evaluate import Evaluation
 from rota.evaluation.metrics import Score
 from rota.evaluation.translator import read_run
-from rota.records import Entry, Record, read_record, write_atomically
+from rota.records import Entry, Record, read_object, read_record, write_atomically
 from rota.types import Arm
 
 
@@ -92,7 +92,7 @@ def _selected_steps(run: Path) -> tuple[str, tuple[int, ...]] | None:
     path = run / "selection.json"
     if not path.exists():
         return None
-    content = json.loads(path.read_text(encoding="utf-8"))
+    content = read_object(path, "select", "best.steps")
     return content["select"], tuple(content["best"]["steps"])
 
 

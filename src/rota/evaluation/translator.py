@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -16,6 +15,7 @@ from rota.checkpoint import Checkpoint, Checkpoints, damaged_file
 from rota.data.corpus import tidy
 from rota.data.subwords import Subwords
 from rota.evaluation.config import Combine
+from rota.records import read_object
 from rota.student.config import StudentConfig
 from rota.student.decoding import EncoderCache
 from rota.student.devices import find_device
@@ -137,8 +137,7 @@ def read_run(run: Path) -> dict[str, Any]:
     path = run / "run.json"
     if not path.is_file():
         raise ValueError(f"{run} is no run folder (no run.json); give the folder that rota train wrote")
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return content
+    return read_object(path, "config.evaluation", "data.sizes")
 
 
 def selected_model(run: Path) -> tuple[list[int], Combine]:
@@ -146,7 +145,7 @@ def selected_model(run: Path) -> tuple[list[int], Combine]:
     path = run / "selection.json"
     if not path.is_file():
         raise ValueError(f"{run} has no selection.json; run rota evaluate {run} --select low-resource first")
-    selection = json.loads(path.read_text(encoding="utf-8"))
+    selection = read_object(path, "best.steps", "combine")
     return selection["best"]["steps"], selection["combine"]
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,18 +13,22 @@ from rich.table import Table
 from rich.text import Text
 
 from rota import api, show
+from rota.data.workers import cores
 from rota.experiments import on_ray
 from rota.experiments.board import Board, clock
 from rota.experiments.estimate import Pace, measure_pace, together
 from rota.experiments.jobs import Job, write_description
 from rota.experiments.process import LOG, LocalWork
-from rota.experiments.runner import Entry, Runner, Start, alone
-from rota.experiments.status import Status, check_sources, look
+from rota.experiments.runner import ANOTHER, Entry, Runner, Start, alone
+from rota.experiments.status import REFUSED, Status, check_sources, look
 from rota.experiments.suite import Suite
 from rota.training.stop import StopSignal, stop_on_signals
 
 PACE_EVERY: Final = 30.0
 """Seconds between two looks at the times of the runs."""
+
+NAMED: Final = 4
+"""Runs that are named with a reason that they share."""
 
 
 def run_suite(suite: Suite, jobs: Sequence[Job], out: Path, *, start: Start, at_once: int, again: str) -> None:
@@ -39,25 +42,32 @@ def run_suite(suite: Suite, jobs: Sequence[Job], out: Path, *, start: Start, at_
         board.time_left = _time_left(board.entries, at_once)
         _prepare(runner)
         with stop_on_signals() as stop, board:
-            _run(runner, board, stop)
-    _say_how_it_ended(runner, out, stop, again)
+            saved = _run(runner, board, stop)
+    _say_how_it_ended(runner, out, stop, again, saved=saved)
 
 
-def _run(runner: Runner, board: Board, stop: StopSignal) -> None:
+def _run(runner: Runner, board: Board, stop: StopSignal) -> bool:
+    """Whether the runs were left to end by themselves."""
     try:
         runner.run(stop, watch=board.watch)
     except KeyboardInterrupt:  # the second Ctrl-C: the runs are killed, what they had saved is there
         stop.received = stop.received or "SIGINT"
+        return False
+    return True
 
 
 def starter(where: str, threads: int) -> Start:
     """What begins the work on a job: processes of this machine, or tasks of a Ray cluster."""
+    check_place(where)
     if where == "local":
         return lambda job, trained: LocalWork(job, trained=trained, threads=threads)
-    if where == "ray":
-        on_ray.connect()
-        return lambda job, trained: on_ray.RayWork(job, trained=trained, threads=threads)
-    raise ValueError(f"--on {where!r} is not known; it is local or ray")
+    on_ray.connect()
+    return lambda job, trained: on_ray.RayWork(job, trained=trained, threads=threads)
+
+
+def check_place(where: str) -> None:
+    if where not in ("local", "ray"):
+        raise ValueError(f"--on {where!r} is not known; it is local or ray")
 
 
 def _prepare(runner: Runner) -> None:
@@ -101,14 +111,15 @@ def _time_left(entries: Sequence[Entry], at_once: int) -> Callable[[], float | N
     return left
 
 
-def _say_how_it_ended(runner: Runner, out: Path, stop: StopSignal, again: str) -> None:
+def _say_how_it_ended(runner: Runner, out: Path, stop: StopSignal, again: str, *, saved: bool) -> None:
     failures = runner.failures()
     for entry in failures:
         show.say(f"failed: {entry.job.name}: {entry.note} (log: {entry.job.folder / LOG})")
     done = sum(entry.doing == "done" for entry in runner.entries.values())
     where = f"{done} of {len(runner.entries)} runs are done, in {out}"
     if stop.received is not None:
-        show.say(f"{where}; stopped, and what was running is saved; go on with: {again}")
+        how = "stopped, and what was running is saved" if saved else "killed; each goes on from its last checkpoint"
+        show.say(f"{where}; {how}; go on with: {again}")
         raise SystemExit(128 + signal.Signals[stop.received])
     if failures:
         show.say(f"{where}; {len(failures)} failed; try those again with: {again}")
@@ -117,7 +128,7 @@ def _say_how_it_ended(runner: Runner, out: Path, stop: StopSignal, again: str) -
 
 
 def dry_run(suite: Suite, jobs: Sequence[Job], out: Path, *, at_once: int) -> Group:
-    """Every run as done, partial or missing, and an estimate of the time; nothing is touched."""
+    """Every run as done, partial or missing, what is refused and why, and an estimate; nothing is touched."""
     check_sources(jobs, out)
     statuses = [look(job) for job in jobs]
     pace = measure_pace(jobs, statuses)
@@ -125,34 +136,47 @@ def dry_run(suite: Suite, jobs: Sequence[Job], out: Path, *, at_once: int) -> Gr
     table = Table(box=None, padding=(0, 2), show_edge=False)
     for name in ("row", "seed", "state", "time left"):
         table.add_column(name, justify="left" if name in ("row", "state") else "right", no_wrap=True)
+    table.columns[0].min_width = max(len(job.row) for job in jobs)  # a cut name may be that of another row
     for job, status, left in zip(jobs, statuses, seconds, strict=True):
         table.add_row(job.row, str(job.seed), _state(job, status), clock(left) if left else "")
-    return Group(
-        Text(f"{suite.name} in {out}: {_counts(statuses)}", style="bold"), table, _total(seconds, pace, at_once)
-    )
+    title = Text(f"{suite.name} in {out}: {_counts(statuses)}", style="bold")
+    refused = [Text(line) for line in _refusals(jobs, statuses)]
+    return Group(title, table, *refused, _total(seconds, pace, at_once, others=bool(refused)))
 
 
 def _state(job: Job, status: Status) -> str:
     if status.state == "partial":
         return f"partial (step {status.step:,} of {job.config.training.steps:,})"
-    return {"trained": "trained, not scored", "another": f"another run: {status.why}"}.get(status.state, status.state)
+    return {"trained": "trained, not scored", "another": "another run"}.get(status.state, status.state)
+
+
+def _refusals(jobs: Sequence[Job], statuses: Sequence[Status]) -> Iterator[str]:
+    """A line for each reason not to touch runs, with their names: many have the same."""
+    names: dict[str, list[str]] = {}
+    for job, status in zip(jobs, statuses, strict=True):
+        if status.state in REFUSED:
+            why = f"another run: {status.why}; {ANOTHER}" if status.state == "another" else status.why
+            names.setdefault(why, []).append(job.name)
+    for why, found in names.items():
+        more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+        yield f"{', '.join(found[:NAMED])}{more}: {why}"
 
 
 def _counts(statuses: Sequence[Status]) -> str:
     states = [status.state for status in statuses]
-    found = [f"{states.count(state)} {state}" for state in ("done", "trained", "partial", "missing", "another")]
+    found = [f"{states.count(state)} {state}" for state in ("done", "trained", "partial", "missing", *REFUSED)]
     return f"{len(states)} {'run' if len(states) == 1 else 'runs'}, " + ", ".join(
         part for part in found if not part.startswith("0 ")
     )
 
 
-def _total(seconds: Sequence[float], pace: Pace, at_once: int) -> Text:
+def _total(seconds: Sequence[float], pace: Pace, at_once: int, *, others: bool) -> Text:
     if not any(seconds):
-        return Text("Nothing is left to do.")
+        return Text(f"Nothing {'else ' if others else ''}is left to do.")
     total = together(seconds, at_once)
     return Text(f"About {clock(total)} with {at_once} at a time ({clock(sum(seconds))} in all), {pace.source}.")
 
 
 def jobs_at_once(where: str, threads: int) -> int:
     """As many as there are cores for."""
-    return on_ray.cluster_jobs(threads) if where == "ray" else max(1, (os.cpu_count() or 1) // threads)
+    return on_ray.cluster_jobs(threads) if where == "ray" else max(1, cores() // threads)

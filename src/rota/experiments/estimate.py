@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Final
 
 from rota.experiments.jobs import Job
-from rota.experiments.status import Status
+from rota.experiments.status import REFUSED, Status
 from rota.records import read_record
 
 SPEED: Final = {"tiny": 4_000, "small": 1_300, "base": 170}
@@ -26,9 +27,9 @@ class Pace:
 
     def seconds(self, job: Job, status: Status) -> float:
         """Of what is still to be done on a job."""
-        if status.state == "done":
+        if status.state == "done" or status.state in REFUSED:
             return 0.0
-        left = job.config.training.steps - (0 if status.state == "another" else status.step)
+        left = job.config.training.steps - status.step
         return left * self._update(job) + (self.evaluation or 0.0)
 
     def _update(self, job: Job) -> float:
@@ -55,16 +56,17 @@ def rough_update(job: Job) -> float:
 
 
 def measure_pace(jobs: Sequence[Job], statuses: Iterable[Status]) -> Pace:
-    """The pace of every row that has records; runs with other settings do not count."""
+    """The pace of every row that has records; runs with other settings, or damaged records, do not count."""
     found: dict[str, list[tuple[int, float]]] = {}
     scoring: list[float] = []
     for job, status in zip(jobs, statuses, strict=True):
-        if status.state in ("missing", "another"):
+        if status.state == "missing" or status.state in REFUSED:
             continue
-        updates, seconds = _trained(job.folder)
-        if updates:
-            found.setdefault(job.row, []).append((updates, seconds))
-        scoring += _scored(job.folder)
+        with suppress(ValueError, KeyError):  # damaged times: the estimate is from the others
+            updates, seconds = _trained(job.folder)
+            if updates:
+                found.setdefault(job.row, []).append((updates, seconds))
+            scoring += _scored(job.folder)
     by_row = {row: sum(seconds for _, seconds in parts) / sum(n for n, _ in parts) for row, parts in found.items()}
     return Pace(by_row, fmean(scoring) if scoring else None)
 

@@ -12,8 +12,8 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from rota.checks import check_durations
-from rota.config import RunConfig, apply_override, parse_config
-from rota.experiments.suite import Suite
+from rota.config import RunConfig, overridden, parse_config
+from rota.experiments.suite import Suite, check_own
 from rota.experiments.values import Values
 from rota.records import write_atomically
 from rota.settings import ConfigError
@@ -61,6 +61,8 @@ def plan(
 
     Every config is checked here: a mistake in the last row is told before the first one has run for hours.
     """
+    for override in overrides:
+        check_own(override.partition("=")[0].strip(), f"--set {override!r}")
     names = {(out / name_of(row, seed)).resolve(): name_of(row, seed) for seed in seeds for row in suite.rows}
     jobs = []
     for seed in seeds:
@@ -68,10 +70,9 @@ def plan(
             values = suite.values(row, seed, out)
             if threads is not None:
                 values["training"] = {**(values.get("training") or {}), "threads": threads}
-            for override in overrides:
-                apply_override(values, override)
-            config = parse_config(values, origin=f"row {row!r} of suite {suite.name!r}")
+            config = parse_config(values, origin=f"row {row!r} of suite {suite.name!r}", overrides=overrides)
             check_durations(config)
+            values = overridden(values, overrides)
             needs = [names[path.resolve()] for path in _other_runs(values) if path.resolve() in names]
             jobs.append(Job(row, seed, out / name_of(row, seed), values, config, tuple(needs)))
     _check_circles(jobs)

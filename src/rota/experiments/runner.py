@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from rota.api import only_holder
 from rota.experiments.jobs import Job
@@ -15,6 +15,9 @@ from rota.experiments.process import Work, what_went_wrong
 from rota.experiments.status import Status, is_held, is_saved, last_dev_loss, last_step, look
 
 Doing = Literal["waiting", "running", "done", "failed", "stopped"]
+
+ANOTHER: Final = "choose another folder with --out, or delete what is there"
+"""The remedy where a folder holds a run with other settings."""
 
 Start = Callable[[Job, bool], Work]
 """Begins the work on a job; the second argument says whether it is trained already."""
@@ -156,8 +159,9 @@ def _entry(job: Job) -> Entry:
     if status.state == "done":
         entry.doing = "done"
     if status.state == "another":
-        remedy = "choose another folder with --out, or delete it"
-        entry.doing, entry.note = "failed", f"{job.folder} holds another run: {status.why}; {remedy}"
+        entry.doing, entry.note = "failed", f"{job.folder} holds another run: {status.why}; {ANOTHER}"
+    if status.state == "damaged":
+        entry.doing, entry.note = "failed", status.why
     return entry
 
 

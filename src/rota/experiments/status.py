@@ -5,20 +5,24 @@ from __future__ import annotations
 import fcntl
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from rota.api import difference
 from rota.checkpoint import Checkpoints
 from rota.config import parse_config
 from rota.evaluation.translator import read_run
 from rota.experiments.jobs import Job
-from rota.records import read_record
+from rota.records import damaged, read_object, read_record
 from rota.settings import ConfigError
 
-State = Literal["missing", "partial", "trained", "done", "another"]
+State = Literal["missing", "partial", "trained", "done", "another", "damaged"]
 """``trained``: to the end, but not scored. ``another``: the folder holds a run with other settings."""
+
+REFUSED: Final = ("another", "damaged")
+"""The states in which nothing is done to a run, since something of value might be lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +32,22 @@ class Status:
     state: State
     step: int = 0  # of the newest checkpoint, from which it would go on
     dev_loss: float | None = None  # mean over languages at the last validation, nats per token
-    why: str = ""  # what the difference is, if it is another run
+    why: str = ""  # for what reason it is refused
 
 
 def look(job: Job) -> Status:
     """The state of a job that nobody is working on."""
     if not (job.folder / "run.json").is_file():
         return Status("missing")
+    try:
+        return _look(job)
+    except KeyError as error:
+        return Status("damaged", why=str(damaged(job.folder, f"an entry has no {error}")))
+    except ValueError as error:
+        return Status("damaged", why=str(error))
+
+
+def _look(job: Job) -> Status:
     about = read_run(job.folder)
     change = _change(about["config"], job)
     if change is not None:
@@ -92,7 +105,7 @@ def _selected(job: Job) -> list[int] | None:
     path, wanted = job.folder / "selection.json", job.config.evaluation
     if not path.is_file():
         return None
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    found = read_object(path, "select", "combine", "window", "search", "best.steps")
     same = (
         found["select"] == wanted.select
         and found["combine"] == wanted.combine
@@ -147,7 +160,7 @@ def last_step(run: Path) -> int:
 
 
 def _last_entry(path: Path, block: int = 65_536) -> dict[str, Any] | None:
-    """The last whole line; only the end of the file is read."""
+    """The last whole line that can be read; only the end of the file is looked at."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - block))
@@ -155,8 +168,9 @@ def _last_entry(path: Path, block: int = 65_536) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     for line in reversed(lines[:-1]):
-        entry: dict[str, Any] = json.loads(line)
-        return entry
+        with suppress(ValueError):  # for a display; whoever relies on the record says what is wrong with it
+            entry: dict[str, Any] = json.loads(line)
+            return entry
     return None
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError, field_validator
 
 from rota.config import read_yaml
 from rota.experiments.scale import Scale, scaled
@@ -15,7 +16,7 @@ from rota.experiments.values import Values, filled, merged
 from rota.settings import ConfigError, Settings, explain
 
 Table = Literal["main", "tscl", "dqn", "control", "other"]
-NAME = r"^[\w.-]+$"
+NAME = re.compile(r"\w[\w.-]*")
 SECTIONS = ("data", "student", "teacher", "training", "evaluation")
 
 
@@ -59,7 +60,24 @@ def _seed(value: Any, written: Any) -> int:
     raise ValueError(f"seeds {written!r} are not understood; write how many, such as 5, or a list such as 1,2,3")
 
 
-Name = Annotated[str, Field(pattern=NAME)]
+def check_name(value: Any) -> Any:
+    """Rows and suites are folders: ``..`` would be the one above."""
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is no text; write the name in quotes: {str(value)!r}")
+    if not NAME.fullmatch(value):
+        raise ValueError(f"{value!r} is no name; use letters, digits, '-', '_' and '.', a letter or digit first")
+    return value
+
+
+def check_own(key: str, place: str) -> None:
+    """What makes the runs of a suite differ cannot be one value for all of them."""
+    if key == "seed":
+        raise ConfigError(f"{place} would make all seeds of a row the same run; use --seeds, or seeds: in the suite")
+    if key == "name":
+        raise ConfigError(f"{place} would name all runs the same; a run is named after its row")
+
+
+Name = Annotated[str, BeforeValidator(check_name)]
 Seeds = Annotated[tuple[int, ...], BeforeValidator(parse_seeds)]
 
 
@@ -71,8 +89,22 @@ class Suite(Settings):
     scale: Scale | None = Field(None, description="another size, in proportion: steps, tokens, peak")
     over: Values = Field(default_factory=dict, description="what is changed in every row after it is scaled")
     seeds: Seeds = (1,)
-    rows: dict[Name, Row] = Field(min_length=1)
+    rows: dict[Name, Row]
     default: tuple[str, ...] = Field((), description="the rows that run unless others are asked for; empty: all")
+
+    @field_validator("over")
+    @classmethod
+    def _check_over(cls, over: Values) -> Values:
+        for key in over:
+            check_own(key, f"{key} in over")
+        return over
+
+    @field_validator("rows")
+    @classmethod
+    def _check_rows(cls, rows: dict[str, Row]) -> dict[str, Row]:
+        if not rows:
+            raise ValueError("there is none; write at least one, such as uniform: {teacher: uniform}")
+        return rows
 
     def values(self, row: str, seed: int, runs: Path) -> Values:
         """The config of one run; ``{runs}`` and ``{seed}`` in its texts are filled in."""
@@ -87,7 +119,9 @@ class Suite(Settings):
 
     def choose(self, wanted: str | None) -> list[str]:
         """The rows that a list such as ``main,dqn-tau-*`` names, in the order of the suite."""
-        parts = [part.strip() for part in (wanted or "default").split(",") if part.strip()]
+        parts = [part.strip() for part in ("default" if wanted is None else wanted).split(",") if part.strip()]
+        if not parts:
+            raise ValueError(f"--rows {wanted!r} names no row; suite {self.name!r} has {', '.join(self.rows)}")
         chosen = {name for part in parts for name in self._named(part)}
         return [name for name in self.rows if name in chosen]
 
@@ -107,6 +141,8 @@ class Suite(Settings):
 def load_suite(path: Path) -> Suite:
     """The suite of a YAML file; ``base`` may be the path of a config, from the folder of the suite."""
     values = read_yaml(path)
+    if values.keys().isdisjoint(("base", "rows")) and not values.keys().isdisjoint(SECTIONS):
+        raise ConfigError(f"{path} is a config, not a suite: put it under base: in a suite (docs/suites.md)")
     values.setdefault("name", path.stem)
     if isinstance(values.get("base"), str):
         values["base"] = read_yaml(path.parent / values["base"])

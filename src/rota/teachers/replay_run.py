@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
-import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from rota.records import read_record
+from rota.records import damaged, read_object, read_record
 from rota.settings import Duration, DurationField
 from rota.teachers.base import Classroom, DeafConfig
 from rota.teachers.static import Static
@@ -100,7 +98,7 @@ def read_past(run: Path, classroom: Classroom) -> Past:
     """The choices of a run, from its records; a run that cannot be repeated with these languages is refused."""
     if not (run / "run.json").is_file():
         raise ValueError(f"teacher.run is {str(run)!r}, which is no run folder (no run.json); train that run first")
-    about: dict[str, Any] = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    about = read_object(run / "run.json", "config.training.steps", "config.teacher.decide_every", "data.sizes")
     _check_languages(run, about["data"]["sizes"], classroom)
     arms, steps = _played(run), about["config"]["training"]["steps"]
     for arm in dict.fromkeys(arms):
@@ -123,14 +121,14 @@ def _played(run: Path) -> list[Arm]:
         raise ValueError(f"{run} has no step records (steps.jsonl or steps.jsonl.gz); copy them there, or train it")
     try:
         return [entry["arm"] for entry in read_record(paths[0])]
-    except (OSError, EOFError, zlib.error, ValueError, KeyError) as error:
-        raise ValueError(f"{paths[0]} is damaged ({error}); copy it again, or train that run again") from None
+    except KeyError as error:
+        raise damaged(paths[0], f"an entry has no {error}") from None
 
 
 class _ReplayConfig(DeafConfig):
     """What both have: the run that is replayed."""
 
-    run: Path = Field(description="folder of a finished run with the same languages")
+    run: Path = Field(description="folder of a finished run with the same languages", examples=["run: runs/dqn"])
 
     def past(self, classroom: Classroom) -> Past:
         past = read_past(self.run, classroom)

@@ -144,7 +144,9 @@ class FixedConfig(DeafConfig):
     """Shares written down in the config, one for each language that is trained on."""
 
     name: Literal["fixed"] = "fixed"
-    shares: dict[Arm, float] = Field(description="language to share; they need not sum to one")
+    shares: dict[Arm, float] = Field(
+        description="language to share; they need not sum to one", examples=["shares: {be: 0.5, ru: 0.5}"]
+    )
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Static:
         classroom.select(tuple(self.shares))
