@@ -51,7 +51,11 @@ def test_a_line_that_cannot_be_read_is_named_with_its_file_and_the_remedy(tmp_pa
         assert why in str(error.value)
 
 
-@pytest.mark.parametrize("content", [gzip.compress(b'{"step": 1}\n')[:-9], b"no gzip", gzip.compress(b"x" * 99)[:20]])
+@pytest.mark.parametrize(
+    "content",
+    [gzip.compress(b'{"step": 1}\n', mtime=0)[:-9], b"no gzip", gzip.compress(b"x" * 99, mtime=0)[:20]],
+    ids=["cut at the end", "no gzip", "cut in the middle"],
+)
 def test_a_cut_gzip_record_is_named(tmp_path, content):
     (tmp_path / "steps.jsonl.gz").write_bytes(content)
     with pytest.raises(ValueError, match=r"steps\.jsonl\.gz is damaged \(.+\); copy it again"):
