@@ -166,10 +166,10 @@ def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_used(road, p
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_checkpoint(road, project, monkeypatch):
     update = NMT.update
 
-    def explode(self, batches):
+    def explode(self, batches, draw_next):
         if self.step == 25:
             raise NotFiniteError("the loss at step 26 is nan.")
-        return update(self, batches)
+        return update(self, batches, draw_next)
 
     monkeypatch.setattr(NMT, "update", explode)
     code, _, error = road("train", "small.yaml", "--run", "runs/exploded")
