@@ -3,6 +3,7 @@
 from importlib.metadata import version
 
 import pytest
+import typer
 
 
 @pytest.mark.parametrize(
@@ -55,3 +56,13 @@ def test_an_interruption_has_the_exit_code_of_its_signal(rota, monkeypatch, tmp_
 
     monkeypatch.setattr("rota.config.read_yaml", read)
     assert rota("prepare", tmp_path)[0] == 130
+
+
+def test_ctrl_c_is_no_mistake_in_any_version_of_typer(rota, monkeypatch):
+    """Older ones make an abort of it, as of a file that ended early."""
+
+    def abort(**_):
+        raise typer.Abort from KeyboardInterrupt()
+
+    monkeypatch.setattr("rota.commands.app.app", abort)
+    assert rota("teachers") == (130, "", "")

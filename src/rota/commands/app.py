@@ -46,7 +46,9 @@ def call() -> int:
     """The exit code of the command that was typed; what is wrong with how it was typed is a ValueError."""
     try:
         code = app(prog_name="rota", standalone_mode=False)
-    except typer.Abort as error:  # of an EOFError
+    except typer.Abort as error:  # of an EOFError; older versions of Typer also of Ctrl-C
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            return 130
         raise ValueError(f"a file ended early: {error.__cause__}; ROTA_TRACEBACK=1 shows which") from error.__cause__
     except UsageError as mistake:
         said = " ".join(mistake.format_message().split()).rstrip(".")
