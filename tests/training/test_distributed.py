@@ -294,7 +294,7 @@ def go_on_to_the_end(folder, command, settings):
 def test_two_processes_may_compile(tmp_path):
     """The widths of preset small: blocks that DistributedDataParallel cuts into several buckets."""
     command, settings = torchrun(tmp_path)
-    config = CONFIG.replace("steps: 18", "steps: 4").replace(
+    config = CONFIG.replace("steps: 18", "steps: 8").replace(
         "width: 32, feedforward: 64", "width: 256, feedforward: 1024"
     )
     for run, options in (("plain", []), ("compiled", ["--set", "student.compile=true"])):
