@@ -31,12 +31,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "api": ALL_BELOW_CONFIG | {"config", "checks"},
     "show": ALL_BELOW_CONFIG,
     "experiments": ALL_BELOW_CONFIG | {"config", "checks", "api", "show"},
-    "bench": ALL_BELOW_CONFIG | {"config", "api"},
     "show_comparison": ALL_BELOW_CONFIG,
     "runner": ALL_BELOW_CONFIG | {"config", "checks", "api", "show", "analysis"},
     "demo": ALL_BELOW_CONFIG | {"config", "api", "show", "runner", "analysis"},
     "commands": ALL_BELOW_CONFIG
-    | {"config", "api", "show", "show_comparison", "runner", "demo", "analysis", "experiments", "bench"},
+    | {"config", "api", "show", "show_comparison", "runner", "demo", "analysis", "experiments"},
     "cli": {"commands"},
     "__init__": ALL_BELOW_CONFIG | {"config", "api"},
     "__main__": {"cli"},

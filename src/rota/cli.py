@@ -10,10 +10,10 @@ import sys
 from rota.commands import runs, scores
 
 # isort: split
-from rota.commands import benching, comparing, models, reporting, studies, teaching
+from rota.commands import comparing, models, reporting, studies, teaching
 from rota.commands.app import app, call, unforeseen_lack
 
-__all__ = ["app", "benching", "comparing", "main", "models", "reporting", "runs", "scores", "studies", "teaching"]
+__all__ = ["app", "comparing", "main", "models", "reporting", "runs", "scores", "studies", "teaching"]
 
 
 def main() -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from rota.bench.pieces import Piece
-from rota.bench.rows import Row, row
-from rota.bench.work import make_student, random_batch
+from machine.pieces import Piece
+from machine.work import make_student, random_batch
+from rows import Row, row
 
 MEGABYTE = 2**20
 

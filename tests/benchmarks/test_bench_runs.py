@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from machine.pieces import Piece, measure, measure_apart, plan
 from rota import api
-from rota.bench import child
-from rota.bench.pieces import Piece, plan
-from rota.bench.runner import measure_apart
 from rota.config import parse_config
 
-PEERS = Path(__file__).parents[2] / "benchmarks" / "peers"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+PEERS = BENCHMARKS / "peers"
 DATA = {
     "corpus": "synthetic",
     "synthetic": {"families": {"la": {"lala": 200, "lato": 60}}, "dev": 40, "test": 5},
@@ -38,7 +37,7 @@ def data(tmp_path_factory):
 
 
 def found(piece):
-    return {each.what: each for each in child.measure(piece)}
+    return {each.what: each for each in measure(piece)}
 
 
 def test_training_stays_below_its_limit():
@@ -79,14 +78,31 @@ def test_a_static_teacher_costs_next_to_nothing_and_rotation_less_than_the_whole
     assert 0 < predicted["dqn, refresh 1/5"] < predicted["dqn"]
 
 
-def test_the_command_measures_in_fresh_processes_and_goes_on_with_its_file(rota, tmp_path):
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Calls ``python benchmarks/run.py``; gives exit code, standard output and standard error."""
+    import run
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["run.py", *map(str, arguments)])
+        try:
+            code = run.main()
+        except SystemExit as end:
+            code = end.code
+        output = capsys.readouterr()
+        return code, output.out, output.err
+
+    return call
+
+
+def test_the_command_measures_in_fresh_processes_and_goes_on_with_its_file(run, tmp_path):
     path = tmp_path / "bench.json"
-    code, output, _ = rota("bench", "memory", "--quick", "--threads", "1", "--json", path)
+    code, output, _ = run("memory", "--quick", "--threads", "1", "--json", path)
     assert code == 0
     assert "peak resident memory" in output
     rows = {each["what"]: each["value"] for each in json.loads(path.read_text())["rows"]}
     assert rows["peak resident memory"] > rows["of it, before the student is built"] > 20
-    code, output, _ = rota("bench", "memory", "--quick", "--threads", "1", "--json", path)
+    code, output, _ = run("memory", "--quick", "--threads", "1", "--json", path)
     assert code == 0
     assert "1 of 1 were in" in output
 
@@ -94,26 +110,26 @@ def test_the_command_measures_in_fresh_processes_and_goes_on_with_its_file(rota,
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["bench", "speed"], "unknown benchmark 'speed'; there are limit, time, data, teachers, memory"),
-        (["bench", "--threads", "one"], "--threads is 'one'; write for example 1,2"),
-        (["bench", "--preset", "huge"], "unknown preset 'huge'"),
+        (["speed"], "unknown benchmark 'speed'; there are machine, limit, time, data, teachers, memory, data_path"),
+        (["limit", "--threads", "one"], "--threads is 'one'; write for example 1,2"),
+        (["limit", "--preset", "huge"], "unknown preset 'huge'"),
     ],
 )
-def test_mistakes_are_one_line(rota, arguments, message):
-    code, _, error = rota(*arguments)
+def test_mistakes_are_one_line(run, arguments, message):
+    code, _, error = run(*arguments)
     assert code == 2
     assert message in error
 
 
-def test_data_that_are_not_prepared_are_named(rota, tmp_path):
-    code, _, error = rota("bench", "data", "--quick", "--data", tmp_path)
+def test_data_that_are_not_prepared_are_named(run, tmp_path):
+    code, _, error = run("data", "--quick", "--data", tmp_path)
     assert code == 2
     assert "holds no prepared data; make them with rota prepare" in error
 
 
 def test_a_process_that_fails_says_why(monkeypatch):
     failed = subprocess.CompletedProcess([], 1, stderr="Traceback\nMemoryError: too much\n")
-    monkeypatch.setattr("rota.bench.runner.subprocess.run", lambda *_, **__: failed)
+    monkeypatch.setattr("machine.pieces.subprocess.run", lambda *_, **__: failed)
     with pytest.raises(ValueError, match=r"benchmark memory \(tiny, .*\) failed: MemoryError: too much"):
         measure_apart(Piece("memory", "tiny", 100, 400, 1, 1))
 

@@ -10,10 +10,8 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from rota.bench.generated import open_data
-from rota.bench.pieces import Piece
-from rota.bench.rows import Row, row
-from rota.bench.work import CLOCKS, forward_flops, make_student, timed, update_flops
+from machine.pieces import Piece
+from machine.work import CLOCKS, forward_flops, make_student, open_data, timed, update_flops
 from rota.data.batches import make_stream
 from rota.data.store import Store
 from rota.student.nmt import NMT
@@ -24,6 +22,7 @@ from rota.teachers.tscl import TSCLConfig
 from rota.training.devsets import DevSets
 from rota.training.probe import Probe
 from rota.types import Decision, Watch
+from rows import Row, row
 
 STEPS = 150_000
 UPDATES = 2

@@ -14,14 +14,14 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from rota.bench.pieces import Piece
-from rota.bench.rows import Row, row
-from rota.bench.work import Seconds, make_student, random_batch, timed, update_flops
+from machine.pieces import Piece
+from machine.work import Seconds, make_student, random_batch, timed, update_flops
 from rota.student.loss import CHUNK_LOGITS, CHUNK_ROWS
 from rota.student.nmt import NMT
 from rota.student.packs import pieces
 from rota.student.transformer import Shape
 from rota.types import Batch
+from rows import Row, row
 
 
 class Matrix(NamedTuple):
@@ -34,7 +34,7 @@ class Matrix(NamedTuple):
 
     @property
     def flops(self) -> float:
-        """Of one product; the way forward and each of the two products of the way back have the same number."""
+        """Of one product; the forward pass and each of the two products of the backward pass have the same number."""
         return 2.0 * self.rows * self.inner * self.outer
 
 
@@ -109,7 +109,7 @@ def matrices_of_piece(shape: Shape, source: int, target: int) -> list[Matrix]:
 
 
 def products(matrix: Matrix) -> list[Callable[[], torch.Tensor]]:
-    """The way forward, the gradient of the rows and that of the matrix, each from operands that lie as in training."""
+    """The forward pass, the gradients of the rows and of the matrix, each from operands laid out as in training."""
     rows_NI, weight_OI = torch.rand(matrix.rows, matrix.inner), torch.rand(matrix.outer, matrix.inner)
     gradient_NO, to_weight_OI = torch.rand(matrix.rows, matrix.outer), torch.empty(matrix.outer, matrix.inner)
     result_NO, to_rows_NI = torch.empty_like(gradient_NO), torch.empty_like(rows_NI)
@@ -121,7 +121,7 @@ def products(matrix: Matrix) -> list[Callable[[], torch.Tensor]]:
 
 
 def product_speed(found: Sequence[Matrix]) -> tuple[float, float]:
-    """Operations a second of wall and of processor time: forward and back through each matrix, as often as it is there.
+    """Operations a second of wall and of processor time: forward and backward through each matrix as it occurs.
 
     The products inside attention are not timed: they are few, and small ones are slower, so the limit is not lower.
     """

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from rota.bench.pieces import BENCHMARKS, Piece, plan
-from rota.bench.rows import Results, Row, row, written
-from rota.bench.runner import run
+from machine.pieces import BENCHMARKS, Piece, plan
+from rows import Results, Row, row, written
+from run import measure
 
 
 def test_a_row_holds_the_median_and_the_spread():
@@ -91,15 +91,15 @@ def test_what_cannot_be_measured_is_named(names, presets, threads, message):
 def test_pieces_that_the_file_has_are_not_measured_again(tmp_path, monkeypatch):
     measured = []
 
-    def measure(piece: Piece) -> list[Row]:
+    def apart(piece: Piece) -> list[Row]:
         measured.append(piece.setting)
         return [row(piece.benchmark, piece.setting, "share", [len(measured)], "")]
 
-    monkeypatch.setattr("rota.bench.runner.measure_apart", measure)
+    monkeypatch.setattr("run.measure_apart", apart)
     pieces = plan(["limit"], ["tiny"], [1, 2], data=None, quick=True)
     path = tmp_path / "bench.json"
-    assert run(pieces[:1], Results(path)) == 0
-    assert run(pieces, Results(path)) == 1
+    assert measure(pieces[:1], Results(path)) == 0
+    assert measure(pieces, Results(path)) == 1
     assert measured == [pieces[0].setting, pieces[1].setting]
-    run(pieces, Results(path), again=True)
+    measure(pieces, Results(path), again=True)
     assert [each.value for each in Results(path).rows] == [3, 4]

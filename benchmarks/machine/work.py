@@ -1,4 +1,4 @@
-"""What the benchmarks train on and count: sentences like TED's, operations, seconds, padding.
+"""What the pieces train on and count: sentences like TED's, generated languages, operations, seconds, padding.
 
 N rows, D model width, F feed-forward width, V vocabulary.
 """
@@ -8,16 +8,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from rota import api
+from rota.config import parse_config
+from rota.data.store import Store
 from rota.student.config import StudentConfig
 from rota.student.nmt import NMT, build_student
 from rota.student.transformer import Shape
 from rota.types import Batch, IntArray
 
+if TYPE_CHECKING:
+    from machine.pieces import Piece
+
 FIRST_WORD = 4  # below are the special symbols
+SMALL = 2_000
+"""With fewer subwords than this the generated corpus is a small one, for a quick look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +75,27 @@ def forward_flops(shape: Shape, batch: Batch) -> float:
 
 
 def update_flops(shape: Shape, batch: Batch) -> float:
-    """Forward and backward; the way back takes two products for each one of the way forward."""
+    """Forward and backward; the backward pass takes two products for each one of the forward pass."""
     return 3 * forward_flops(shape, batch)
 
 
 def padding(lengths: Sequence[IntArray]) -> float:
     """Share of the positions in a rectangle around each batch that hold no token."""
     return 1 - sum(int(of.sum()) for of in lengths) / sum(len(of) * int(of.max()) for of in lengths)
+
+
+def open_data(piece: Piece) -> Store:
+    """A prepared folder, or generated text, made once: 8 languages, dev sets as large as TED's, shorter sentences."""
+    if piece.data is not None:
+        return Store.open(Path(piece.data))
+    languages = {"languages": 8, "high": 40_000, "low": 4_000, "dev": 1_000, "test": 100}
+    if piece.vocabulary < SMALL:
+        languages = {"languages": 4, "high": 300, "low": 100, "dev": 60, "test": 20}
+    folder = api.cache_folder() / "bench" / f"generated-{piece.vocabulary}"
+    data = {
+        "corpus": "synthetic",
+        "synthetic": languages,
+        "subwords": {"size": piece.vocabulary},
+        "folder": str(folder),
+    }
+    return api.prepare(parse_config({"name": "bench", "data": data}, origin="benchmarks"))

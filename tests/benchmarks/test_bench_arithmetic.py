@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rota.bench.limit import matrices, matrices_of_piece, products
-from rota.bench.spending import PRODUCTS, REST, kind_of
-from rota.bench.streams import shares_of_updates
-from rota.bench.teaching import learning_flops, teacher_config
-from rota.bench.work import forward_flops, make_student, padding, random_batch, update_flops
+from machine.limit import matrices, matrices_of_piece, products
+from machine.spending import PRODUCTS, REST, kind_of
+from machine.streams import shares_of_updates
+from machine.teaching import learning_flops, teacher_config
+from machine.work import forward_flops, make_student, padding, random_batch, update_flops
 from rota.student.nmt import TRAINING_TOKENS
 from rota.student.packs import pieces
 from rota.student.transformer import Shape

@@ -7,13 +7,12 @@ from functools import partial
 
 import torch
 
-from rota.bench.generated import open_data
-from rota.bench.pieces import Piece
-from rota.bench.rows import Row, row
-from rota.bench.work import CLOCKS, Seconds, make_student, padding, timed
+from machine.pieces import Piece
+from machine.work import CLOCKS, Seconds, make_student, open_data, padding, timed
 from rota.data.batches import LanguageStream, make_stream
 from rota.data.store import Store
 from rota.types import MIXED, Arm, Batch
+from rows import Row, row
 
 UPDATES = 3
 """Updates that the streams are compared with; an epoch of batches is drawn for each figure."""

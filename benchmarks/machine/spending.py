@@ -11,18 +11,18 @@ import numpy as np
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from rota.bench.pieces import Piece
-from rota.bench.rows import Row, row
-from rota.bench.work import make_student, random_batch
+from machine.pieces import Piece
+from machine.work import make_student, random_batch
 from rota.student.nmt import NMT
 from rota.types import Batch
+from rows import Row, row
 
 PRODUCTS: Final = "matrix products of layers"
 POSITIONS: Final = "embedding and positions"
 HEADS: Final = "rows to heads and back"
 REST: Final = "Python, layout of the batch, and what has no name"
 
-# Read from the event outwards to those around it: the first name that is known decides. The way back of a function has
+# Read from the event outwards to those around it: the first known name decides. The backward pass of a function has
 # the name of the function with "Backward" in it, so the beginning of a name is enough.
 KINDS: Final[Mapping[str, str]] = {
     "aten::random_": "dropout",

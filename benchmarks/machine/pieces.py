@@ -1,14 +1,21 @@
-"""What ``rota bench`` measures: a list of pieces, each small enough to run in a process of its own."""
+"""What is measured of this machine: a list of pieces, each small enough to run in a process of its own."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
 from rota.data.manifest import MANIFEST
 from rota.student.config import PRESETS
+from rows import Row
 
 BENCHMARKS: Final = {
     "limit": "training beside the machine's own matrix products",
@@ -16,6 +23,14 @@ BENCHMARKS: Final = {
     "data": "the batch streams alone, and beside an update",
     "teachers": "what deciding and observing cost, beside the arithmetic",
     "memory": "peak memory of training",
+}
+
+MODULES: Final = {
+    "limit": "machine.limit",
+    "time": "machine.spending",
+    "data": "machine.streams",
+    "teachers": "machine.teaching",
+    "memory": "machine.memory",
 }
 
 TEACHERS: Final = ("uniform", "tscl", "dqn", "dqn, refresh 1/5")
@@ -87,3 +102,44 @@ def _check(names: Sequence[str], presets: Sequence[str], threads: Sequence[int])
             raise ValueError(f"unknown preset {preset!r}; there are {', '.join(PRESETS)}")
     if not presets or not threads or min(threads) < 1:
         raise ValueError("give at least one preset, and thread counts from 1 on, such as --threads 1,2")
+
+
+def measure(piece: Piece) -> list[Row]:
+    """The rows of a piece, in this process."""
+    # Imported by name, so that the benchmark of memory does not load what the others need.
+    rows: list[Row] = import_module(MODULES[piece.benchmark]).measure(piece)
+    return rows
+
+
+def measure_apart(piece: Piece) -> list[Row]:
+    """The rows of a piece, measured by a fresh process with the threads that it asks for."""
+    paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {
+        "GOMP_SPINCOUNT": "30000",  # as in rota.cli
+        "KINETO_LOG_LEVEL": "99",
+        **os.environ,
+        "OMP_NUM_THREADS": str(piece.threads),
+        "PYTHONPATH": os.pathsep.join(paths),
+    }
+    with tempfile.TemporaryDirectory() as scratch:
+        found = Path(scratch) / "rows.json"
+        command = [sys.executable, "-m", "machine.pieces", json.dumps(asdict(piece)), str(found)]
+        ended = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, check=False)
+        if ended.returncode or not found.exists():
+            said = ended.stderr.strip().splitlines() or [f"it ended with code {ended.returncode}"]
+            raise ValueError(f"benchmark {piece.benchmark} ({piece.setting}) failed: {said[-1]}")
+        return [Row(**each) for each in json.loads(found.read_text(encoding="utf-8"))]
+
+
+def main() -> None:
+    """The fresh process: reads a piece as JSON, writes its rows as JSON."""
+    piece = Piece(**json.loads(sys.argv[1]))
+    try:
+        rows = measure(piece)
+    except ValueError as error:  # a mistake of the user: one line, which the parent repeats
+        sys.exit(f"{error}")
+    Path(sys.argv[2]).write_text(json.dumps([asdict(each) for each in rows]), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
