@@ -27,12 +27,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evaluation": LEAVES | PARTS,
     "analysis": {"types", "settings", "records", "statistics"},  # files only: it never loads a model
     "config": ALL_BELOW_CONFIG,
-    "checks": ALL_BELOW_CONFIG | {"config"},
-    "api": ALL_BELOW_CONFIG | {"config", "checks"},
+    "mistakes": ALL_BELOW_CONFIG | {"config"},
+    "api": ALL_BELOW_CONFIG | {"config", "mistakes"},
     "show": ALL_BELOW_CONFIG,
-    "experiments": ALL_BELOW_CONFIG | {"config", "checks", "api", "show"},
+    "experiments": ALL_BELOW_CONFIG | {"config", "mistakes", "api", "show"},
     "show_comparison": ALL_BELOW_CONFIG,
-    "runner": ALL_BELOW_CONFIG | {"config", "checks", "api", "show", "analysis"},
+    "runner": ALL_BELOW_CONFIG | {"config", "mistakes", "api", "show", "analysis"},
     "demo": ALL_BELOW_CONFIG | {"config", "api", "show", "runner", "analysis"},
     "commands": ALL_BELOW_CONFIG
     | {"config", "api", "show", "show_comparison", "runner", "demo", "analysis", "experiments"},

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from rota.checkpoint import Checkpoints
-from rota.checks import check_before_preparing
+from rota.mistakes import check_before_preparing
 from rota.config import RunConfig, parse_config
 from rota.data.batches import make_stream
 from rota.data.prepare import Progress as PrepareProgress

@@ -11,7 +11,7 @@ from rich.logging import RichHandler
 
 from rota import api, show
 from rota.analysis.policy_plot import plot_policy
-from rota.checks import check_before_preparing
+from rota.mistakes import check_before_preparing
 from rota.config import RunConfig, teacher_config
 from rota.data.store import Store
 from rota.evaluation.config import Changes

@@ -11,7 +11,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from rota.checks import check_durations
+from rota.mistakes import check_durations
 from rota.config import RunConfig, overridden, parse_config
 from rota.experiments.suite import Suite, check_own
 from rota.experiments.values import Values

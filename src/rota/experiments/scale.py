@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from rota.checks import check_durations
+from rota.mistakes import check_durations
 from rota.config import RunConfig, parse_config
 from rota.experiments.values import Values, merged
 from rota.settings import ConfigError, Count, Duration, Settings

@@ -1,21 +1,24 @@
-"""Mistakes in a config that show before anything is prepared."""
+"""Mistakes in a config that show before anything is prepared: preparing may take long."""
 
 from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rota.config import RunConfig
 from rota.settings import ConfigError
-from rota.student.devices import check_machine
-from rota.student.team import Team
-from rota.teachers.static import TwoPhaseConfig
+
+if TYPE_CHECKING:
+    from rota.student.team import Team
 
 logger = logging.getLogger(__name__)
 
 
 def check_before_preparing(config: RunConfig, run: Path, team: Team) -> None:
-    """Mistakes that need no data to be found: preparing them may take long."""
+    """All of them, for the run in the folder ``run`` that ``team`` is about to train."""
+    from rota.student.devices import check_machine
+
     check_durations(config)
     check_machine(config.student)
     check_sharing(config, run, team)
@@ -24,13 +27,7 @@ def check_before_preparing(config: RunConfig, run: Path, team: Team) -> None:
 def check_durations(config: RunConfig) -> None:
     """Warm-ups and phases that outlast a run are nearly always settings of a longer one."""
     steps = config.training.steps
-    warmup = config.teacher.warmup
-    if warmup is not None and warmup.until.steps(steps) >= steps:
-        lasts = f"teacher.warmup lasts {warmup.until.steps(steps):,} steps and the run {steps:,}"
-        raise ConfigError(f"{lasts}: the teacher would never decide; write for example teacher.warmup: 10%")
-    if isinstance(config.teacher, TwoPhaseConfig) and config.teacher.switch.steps(steps) >= steps:
-        comes = f"teacher.switch comes at step {config.teacher.switch.steps(steps):,} and the run has {steps:,}"
-        raise ConfigError(f"{comes}: the second schedule would never decide; write for example teacher.switch: 50%")
+    config.teacher.check(steps)
     rising = config.student.lr_warmup.steps(steps)
     if rising >= steps:
         logger.warning(
@@ -39,7 +36,7 @@ def check_durations(config: RunConfig) -> None:
 
 
 def check_sharing(config: RunConfig, run: Path, team: Team) -> None:
-    """A new run has as many batches in an update for each process; one that goes on takes the processes it is given."""
+    """A new run needs as many batches in an update for each process; one that resumes takes the processes it gets."""
     accumulate, size = config.training.accumulate, team.size
     started = team.share((run / "run.json").exists)
     if accumulate % size == 0:
