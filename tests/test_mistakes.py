@@ -56,9 +56,9 @@ def test_the_config_and_corpus_of_these_tests_are_right(rota, project):
 
 CONFIG_MISTAKES = [
     ("training: {steps: 4", "training: {stepps: 4", ["unknown key 'training.stepps'", "did you mean 'steps'"]),
-    ("training: {steps: 4", "training: {steps: soon", ["training.steps", "'soon' is no count"]),
+    ("training: {steps: 4", "training: {steps: soon", ["training.steps", "'soon' is not a count"]),
     ("training: {steps: 4", "training: {steps: 0", ["training.steps", "greater than or equal to 1"]),
-    ("checkpoint_every: 2", "checkpoint_every: 120%", ["training.checkpoint_every", "'120%' is no duration"]),
+    ("checkpoint_every: 2", "checkpoint_every: 120%", ["training.checkpoint_every", "'120%' is not a duration"]),
     ("low_resource: [az]", "low_resource: [ax]", ["unknown low-resource language 'ax'", "did you mean 'az'"]),
     ("languages: [az, tr]", "languages: [az, az]", ["'az' is listed twice"]),
     (
@@ -165,7 +165,7 @@ def test_an_override_without_a_value(rota, project):
 
 def test_a_wrong_override_is_not_blamed_on_the_file(rota, project):
     result = rota("train", "run.yaml", "--set", "training.steps=soon")
-    assert_one_line(result, "error: --set 'training.steps=soon': training.steps: 'soon' is no count")
+    assert_one_line(result, "error: --set 'training.steps=soon': training.steps: 'soon' is not a count")
     replace(project, "heads: 2", "heads: 3")
     assert_one_line(rota("train", "run.yaml", "--set", "training.steps=9"), "error: run.yaml: student")
 

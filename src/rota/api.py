@@ -18,7 +18,6 @@ import numpy as np
 import torch
 
 from rota.checkpoint import Checkpoints
-from rota.mistakes import check_before_preparing
 from rota.config import RunConfig, parse_config
 from rota.data.batches import make_stream
 from rota.data.prepare import Progress as PrepareProgress
@@ -29,6 +28,7 @@ from rota.evaluation.evaluate import Evaluation
 from rota.evaluation.evaluate import evaluate as evaluate_run
 from rota.evaluation.translations import Progress
 from rota.evaluation.translator import read_run
+from rota.mistakes import check_before_preparing
 from rota.records import Record, write_atomically
 from rota.settings import FREE, ConfigError, leaves
 from rota.student.nmt import build_student

@@ -7,7 +7,7 @@ from typing import Any
 
 from rota import api, show
 from rota.analysis.shares import plot_shares
-from rota.config import SHORT_RUNS, RunConfig, parse_config
+from rota.config import RunConfig, parse_config, short_run
 from rota.data.catalogues import CatalogueUnavailable
 from rota.data.store import Store
 from rota.evaluation.evaluate import Evaluation
@@ -46,8 +46,7 @@ def demo_config(corpus: str, teacher: str, folder: Path) -> RunConfig:
     _check_teacher(teacher)
     values = {name: dict(part) for name, part in CORPORA[corpus].items()}
     values["data"]["folder"] = str(folder / corpus / "data")
-    teaching = {"name": teacher, **SHORT_RUNS.get(teacher, {})}
-    return parse_config({"name": teacher, "teacher": teaching, **values}, origin="rota demo")
+    return parse_config({"name": teacher, "teacher": short_run(teacher), **values}, origin="rota demo")
 
 
 def _check_teacher(name: str) -> None:

@@ -11,13 +11,13 @@ from rich.logging import RichHandler
 
 from rota import api, show
 from rota.analysis.policy_plot import plot_policy
-from rota.mistakes import check_before_preparing
 from rota.config import RunConfig, teacher_config
 from rota.data.store import Store
 from rota.evaluation.config import Changes
 from rota.evaluation.evaluate import Evaluation
 from rota.evaluation.policy import PolicyProbe, probe_checkpoint
 from rota.evaluation.translator import find_checkpoint, read_run
+from rota.mistakes import check_before_preparing
 from rota.records import read_record
 from rota.student.hardware import TooLargeError
 from rota.student.nmt import NotFiniteError

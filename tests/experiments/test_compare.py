@@ -239,7 +239,7 @@ def test_the_plans_on_the_page_about_suites_are_what_the_command_prints(rota, tm
         (("small.yaml", "--rows", "moon"), "no row 'moon' in suite 'small'; it has uniform, warm"),
         (("small.yaml", "--seeds", "x"), "seeds 'x' are not understood"),
         (("small.yaml", "--steps", "0"), "--steps is 0; give at least 1"),
-        (("small.yaml", "--tokens", "few"), "--tokens: 'few' is no count"),
+        (("small.yaml", "--tokens", "few"), "--tokens: 'few' is not a count"),
         (("small.yaml", "--on", "moon"), "--on 'moon' is not known; it is local or ray"),
         (("small.yaml", "--set", "training.stps=3"), "unknown key 'training.stps'; did you mean 'steps'?"),
         (("small.yaml", "--corpus", "moon"), "no corpus 'moon'; give catalogues, synthetic, ted8"),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rota.config import parse_config
-from rota.experiments.paper import BASE, CONTROLS, DQN_ABLATION, MAIN, TSCL_ABLATION, paper
+from rota.experiments.suites.paper import BASE, CONTROLS, DQN_ABLATION, MAIN, TSCL_ABLATION, paper
 
 SUITE = paper()
 

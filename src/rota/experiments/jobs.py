@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
-from rota.mistakes import check_durations
 from rota.config import RunConfig, overridden, parse_config
+from rota.experiments.scale import Values
 from rota.experiments.suite import Suite, check_own
-from rota.experiments.values import Values
+from rota.mistakes import check_durations
 from rota.records import write_atomically
 from rota.settings import ConfigError
 from rota.teachers import TeacherConfig
@@ -73,7 +73,7 @@ def plan(
             config = parse_config(values, origin=f"row {row!r} of suite {suite.name!r}", overrides=overrides)
             check_durations(config)
             values = overridden(values, overrides)
-            needs = [names[path.resolve()] for path in _other_runs(values) if path.resolve() in names]
+            needs = [names[path.resolve()] for path in config.teacher.reads() if path.resolve() in names]
             jobs.append(Job(row, seed, out / name_of(row, seed), values, config, tuple(needs)))
     _check_circles(jobs)
     return jobs
@@ -95,17 +95,6 @@ def _check_circles(jobs: Sequence[Job]) -> None:
                 f"{circle[0]} reads {', '.join(needs[circle[0]])}, which waits for it; change teacher.run"
             )
         free |= more
-
-
-def _other_runs(values: Values) -> Iterator[Path]:
-    """Folders that a teacher reads, or one of the teachers inside it."""
-    teacher = values.get("teacher")
-    waiting = [teacher] if isinstance(teacher, Mapping) else []
-    while waiting:
-        found = waiting.pop()
-        waiting += [inner for inner in found.values() if isinstance(inner, Mapping)]
-        if isinstance(found.get("run"), str):
-            yield Path(found["run"])
 
 
 def describe(suite: Suite, out: Path, jobs: Sequence[Job]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationError, field_validator
 
 from rota.config import read_yaml
-from rota.experiments.scale import Scale, scaled
-from rota.experiments.values import Values, filled, merged
+from rota.experiments.scale import Scale, Values, merged, scaled
 from rota.settings import ConfigError, Settings, explain
 
 Table = Literal["main", "tscl", "dqn", "control", "other"]
@@ -63,9 +62,9 @@ def _seed(value: Any, written: Any) -> int:
 def check_name(value: Any) -> Any:
     """Rows and suites are folders: ``..`` would be the one above."""
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no text; write the name in quotes: {str(value)!r}")
+        raise ValueError(f"{value!r} is not text; write the name in quotes: {str(value)!r}")
     if not NAME.fullmatch(value):
-        raise ValueError(f"{value!r} is no name; use letters, digits, '-', '_' and '.', a letter or digit first")
+        raise ValueError(f"{value!r} is not a name; use letters, digits, '-', '_' and '.', a letter or digit first")
     return value
 
 
@@ -79,6 +78,19 @@ def check_own(key: str, place: str) -> None:
 
 Name = Annotated[str, BeforeValidator(check_name)]
 Seeds = Annotated[tuple[int, ...], BeforeValidator(parse_seeds)]
+
+
+def _filled(value: Any, places: Mapping[str, str]) -> Any:
+    """Every text with its placeholders filled in; other braces, as in a pattern of files, stay."""
+    if isinstance(value, str):
+        for place, text in places.items():
+            value = value.replace(place, text)
+        return value
+    if isinstance(value, Mapping):
+        return {key: _filled(inner, places) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_filled(inner, places) for inner in value]
+    return value
 
 
 class Suite(Settings):
@@ -115,7 +127,8 @@ class Suite(Settings):
         values = merged(values, self.over)
         own = f"{self.name}-{row}" if "data" in changed else self.name
         values["data"] = {"folder": f"prepared/{own}", **(values.get("data") or {})}
-        return filled(values, {"{runs}": str(runs), "{seed}": str(seed)})
+        result: Values = _filled(values, {"{runs}": str(runs), "{seed}": str(seed)})
+        return result
 
     def choose(self, wanted: str | None) -> list[str]:
         """The rows that a list such as ``main,dqn-tau-*`` names, in the order of the suite."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from rota.experiments.scale import Values, merged
 from rota.experiments.suite import Row, Suite, Table
-from rota.experiments.values import Values, merged
 
 
 class Setting(NamedTuple):

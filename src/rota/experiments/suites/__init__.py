@@ -1,4 +1,9 @@
-"""All suites by name, and how to take one to another corpus or another size."""
+"""The built-in suites by name, and how to take one to another corpus or another size.
+
+``paper`` has every row of the paper's tables, each value with its place; ``laptop`` runs them scaled down. A suite is
+data (:class:`rota.experiments.suite.Suite`); ``open_suite`` finds one by name or in a YAML file and changes its corpus
+or size before ``jobs.plan`` makes runs of it.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from rota.config import read_yaml
-from rota.experiments.laptop import CATALOGUES, controls, laptop
-from rota.experiments.paper import paper
-from rota.experiments.scale import Scale
+from rota.experiments.scale import Scale, Values
 from rota.experiments.suite import Suite, load_suite
-from rota.experiments.values import Values
+from rota.experiments.suites.laptop import CATALOGUES, controls, laptop
+from rota.experiments.suites.paper import paper
 from rota.settings import ConfigError
 
 SUITES: Final[dict[str, Callable[[], Suite]]] = {"laptop": laptop, "controls": controls, "paper": paper}

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from rota.experiments.paper import CONTROLS, DQN_ABLATION, MAIN, TSCL_ABLATION, paper, temperature
-from rota.experiments.scale import Scale
+from rota.experiments.scale import Scale, Values
 from rota.experiments.suite import Row, Suite
-from rota.experiments.values import Values
+from rota.experiments.suites.paper import CONTROLS, DQN_ABLATION, MAIN, TSCL_ABLATION, paper, temperature
 
 PEAK: Final = 0.0025
 """Highest learning rate: tuned on the uniform schedule, used for all.
