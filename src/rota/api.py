@@ -1,4 +1,7 @@
-"""From a config to a prepared folder, a trained run, scores: what the commands do, for use from Python too."""
+"""From a config to a prepared folder, a trained run, scores: what the commands do, for use from Python too.
+
+torch and what needs it are imported inside functions: preparing, and whatever only reads files, starts without them.
+"""
 
 from __future__ import annotations
 
@@ -9,38 +12,30 @@ import platform
 import shutil
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 import numpy as np
-import torch
 
-from rota.checkpoint import Checkpoints
 from rota.config import RunConfig, parse_config
-from rota.data.batches import make_stream
-from rota.data.prepare import Progress as PrepareProgress
+from rota.data.prepare import Progress
 from rota.data.prepare import prepare as prepare_data
 from rota.data.store import Store
 from rota.evaluation.config import Changes, EvaluationConfig
-from rota.evaluation.evaluate import Evaluation
-from rota.evaluation.evaluate import evaluate as evaluate_run
-from rota.evaluation.translations import Progress
-from rota.evaluation.translator import read_run
 from rota.mistakes import check_before_preparing
-from rota.records import Record, write_atomically
+from rota.records import write_atomically
 from rota.settings import FREE, ConfigError, leaves
-from rota.student.nmt import build_student
-from rota.student.team import Team
-from rota.teachers import Classroom, build_teacher
-from rota.training.devsets import DevSets
-from rota.training.distributed import NoRecord, join_team
-from rota.training.journal import Journal
-from rota.training.loop import Listener, Loop
-from rota.training.probe import Probe
-from rota.training.streams import Streams
-from rota.training.tensorboard import TensorBoard
+
+if TYPE_CHECKING:
+    from rota.evaluation.evaluate import Evaluation
+    from rota.student.team import Team
+    from rota.training.devsets import DevSets
+    from rota.training.loop import Listener, Loop
+
+Listeners: TypeAlias = "Sequence[Listener | Callable[[Loop], Listener]]"
+"""Who is told how a run goes; a function is called when training begins, with the loop, and gives the listener."""
 
 
 def cache_folder() -> Path:
@@ -50,7 +45,7 @@ def cache_folder() -> Path:
 
 
 def prepare(
-    config: RunConfig, *, again: bool = False, processes: int | None = None, progress: PrepareProgress | None = None
+    config: RunConfig, *, again: bool = False, processes: int | None = None, progress: Progress | None = None
 ) -> Store:
     """The encoded data of a config; nothing is done if they are there already.
 
@@ -71,6 +66,21 @@ def prepare(
 
 def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = None) -> Loop:
     """All parts of a run, put together and brought to where the run stands; ``team`` trains it together."""
+    import torch
+
+    from rota.checkpoint import Checkpoints
+    from rota.data.batches import make_stream
+    from rota.records import Record
+    from rota.student.nmt import build_student
+    from rota.student.team import Team
+    from rota.teachers import Classroom, build_teacher
+    from rota.training.devsets import DevSets
+    from rota.training.distributed import NoRecord
+    from rota.training.journal import Journal
+    from rota.training.loop import Loop
+    from rota.training.probe import Probe
+    from rota.training.streams import Streams
+
     training, team = config.training, team or Team()
     store.check()
     if training.threads is not None:
@@ -134,38 +144,71 @@ def only_holder(folder: Path, refusal: str) -> Iterator[None]:
         yield
 
 
+def train(
+    config: RunConfig,
+    run: Path | str,
+    *,
+    until: int | None = None,
+    listeners: Listeners = (),
+    progress: Progress | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Loop:
+    """Train, or go on training, the run in the folder ``run``; the data are prepared first if need be.
+
+    ``progress`` is told how far preparing is, ``listeners`` how training goes; it ends, and saves, at step ``until``,
+    at the end of the run, or when ``stop()`` is true after an update. Each of them that is a context manager is entered
+    for as long as it is used: a progress bar while data are prepared, a display and signal handlers during training.
+
+    Under ``torchrun`` its processes train the run together; the first one alone has listeners.
+    """
+    from rota.training.distributed import join_team
+
+    run = Path(run)
+    with join_team(config.student.device) as team:
+        check_before_preparing(config, run, team)
+        with locked(run, team):
+            with _entered(progress):
+                store = team.after_first(lambda: prepare(config, progress=progress))
+            loop = build_loop(config, store, run, team)
+            if loop.step < loop.steps:
+                run_loop(loop, config, run, until=until, listeners=listeners, stop=stop)
+    return loop
+
+
 def run_loop(
     loop: Loop,
     config: RunConfig,
     run: Path,
     *,
     until: int | None = None,
-    listeners: Sequence[Listener] = (),
+    listeners: Listeners = (),
     stop: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Train until ``until``, the end, or ``stop``, with TensorBoard beside the given listeners."""
-    board = TensorBoard(run / "tensorboard", loop.step) if config.training.tensorboard and loop.team.first else None
-    loop.listeners = [*listeners, *([board] if board else [])] if loop.team.first else []
-    try:
-        loop.run(until, stop)
-    finally:
-        loop.journal.close()
-        if board:
-            board.close()
+    """Train with a loop that :func:`build_loop` made, as :func:`train` does, with TensorBoard beside the listeners."""
+    from rota.student.hardware import TooLargeError
+    from rota.student.nmt import NotFiniteError
+    from rota.training.tensorboard import TensorBoard
+
+    with ExitStack() as stack:
+        stack.callback(loop.journal.close)
+        stack.enter_context(_entered(stop))
+        if loop.team.first:
+            loop.listeners = [listener(loop) if callable(listener) else listener for listener in listeners]
+            for listener in loop.listeners:
+                stack.enter_context(_entered(listener))
+            if config.training.tensorboard:
+                board = stack.enter_context(closing(TensorBoard(run / "tensorboard", loop.step)))
+                loop.listeners = [*loop.listeners, board]
+        try:
+            loop.run(until, stop)
+        except (NotFiniteError, TooLargeError) as error:
+            newest = loop.checkpoints.newest()
+            good = "No checkpoint was saved yet." if newest is None else f"The last good checkpoint is {newest.folder}."
+            raise type(error)(f"{error} {good}") from None
 
 
-def train(config: RunConfig, run: Path | str, *, until: int | None = None, listeners: Sequence[Listener] = ()) -> Loop:
-    """Train, or go on training, the run in the folder ``run``; the data are prepared first if need be.
-
-    Under ``torchrun`` its processes train the run together; listeners hear of it in the first one alone.
-    """
-    run = Path(run)
-    with join_team(config.student.device) as team, locked(run, team):
-        check_before_preparing(config, run, team)
-        loop = build_loop(config, team.after_first(lambda: prepare(config)), run, team)
-        if loop.step < loop.steps:
-            run_loop(loop, config, run, until=until, listeners=listeners)
-    return loop
+def _entered(thing: object) -> AbstractContextManager[object]:
+    return thing if isinstance(thing, AbstractContextManager) else nullcontext()
 
 
 def evaluate(
@@ -180,6 +223,9 @@ def evaluate(
 
     ``select``: low-resource, macro, high-resource, loss or none. ``combine``: last, average or ensemble.
     """
+    from rota.evaluation.evaluate import evaluate as evaluate_run
+    from rota.evaluation.translator import read_run
+
     run = Path(run)
     about = read_run(run)
     store = Store.open(Path(about["data"]["folder"]))
@@ -194,6 +240,8 @@ def evaluate(
 
 def start_run(config: RunConfig, store: Store, sets: DevSets, run: Path) -> None:
     """Write what the run is, or make sure that the folder holds this very run."""
+    from rota.evaluation.translator import read_run
+
     about = describe(config, store) | {"measured": sets.sizes()}
     if (run / "steps.jsonl.gz").exists():
         raise ConfigError(f"{run} holds published records, without models to go on from; choose another folder")
@@ -207,6 +255,8 @@ def start_run(config: RunConfig, store: Store, sets: DevSets, run: Path) -> None
 
 def describe(config: RunConfig, store: Store) -> dict[str, Any]:
     """What ``run.json`` says: resolved config, data, versions, hardware."""
+    import torch
+
     data = {"folder": str(store.folder.resolve()), "fingerprint": store.fingerprint}
     names = ("rota-nmt", "torch", "numpy", "tokenizers", "sacrebleu")
     hardware = {"machine": platform.machine(), "cores": os.cpu_count(), "threads": torch.get_num_threads()}

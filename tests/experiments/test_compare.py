@@ -38,7 +38,7 @@ def wait_until_training(folder, out="runs/small", process=None):
 def alive(marker):
     """Processes whose command line has the marker."""
     found = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    return [line for line in found.splitlines() if "rota.experiments.child" in line and marker in line]
+    return [line for line in found.splitlines() if "rota.experiments.queue" in line and marker in line]
 
 
 def undisturbed(folder, row):

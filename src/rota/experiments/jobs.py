@@ -1,23 +1,39 @@
-"""The runs of a suite: their folders, configs and order, and the file that describes the suite to a report."""
+"""The runs of a suite: their folders, configs and order, how far each is by its files, how long the rest will take."""
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, Final, Literal
 
 from ruamel.yaml import YAML
 
+from rota.api import difference
+from rota.checkpoint import Checkpoints
 from rota.config import RunConfig, overridden, parse_config
+from rota.evaluation.translator import read_run
 from rota.experiments.scale import Values
 from rota.experiments.suite import Suite, check_own
 from rota.mistakes import check_durations
-from rota.records import write_atomically
+from rota.records import damaged, read_object, read_record, write_atomically
 from rota.settings import ConfigError
 from rota.teachers import TeacherConfig
+
+State = Literal["missing", "partial", "trained", "done", "another", "damaged"]
+"""``trained``: to the end, but not scored. ``another``: the folder holds a run with other settings."""
+
+REFUSED: Final = ("another", "damaged")
+"""The states in which nothing is done to a run, since something of value might be lost."""
+
+SPEED: Final = {"tiny": 4_000, "small": 1_300, "base": 170}
+"""Real target tokens that one core trains in a second, by preset: measured for `tiny` and `small` (docs/benchmarks.md),
+and for `base` from `small`, which has an eighth of its weights. A GPU is much faster: start one run and ask again."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +50,11 @@ class Job:
     @property
     def name(self) -> str:
         return name_of(self.row, self.seed)
+
+    @property
+    def log(self) -> Path:
+        """What its processes print."""
+        return self.folder / "log.txt"
 
     def write_config(self) -> Path:
         """The config as YAML in the run folder, so that the run can be repeated without its suite."""
@@ -147,3 +168,245 @@ def _warmup(teacher: TeacherConfig) -> str:
         return written
     named = f"{languages} languages" if isinstance(languages, str) else " ".join(languages)
     return f"{written}, {named}"
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How far a run is."""
+
+    state: State
+    step: int = 0  # of the newest checkpoint, from which it would go on
+    dev_loss: float | None = None  # mean over languages at the last validation, nats per token
+    why: str = ""  # for what reason it is refused
+
+
+def look(job: Job) -> Status:
+    """The state of a job that nobody is working on."""
+    if not (job.folder / "run.json").is_file():
+        return Status("missing")
+    try:
+        return _look(job)
+    except KeyError as error:
+        return Status("damaged", why=str(damaged(job.folder, f"an entry has no {error}")))
+    except ValueError as error:
+        return Status("damaged", why=str(error))
+
+
+def _look(job: Job) -> Status:
+    about = read_run(job.folder)
+    change = _change(about["config"], job)
+    if change is not None:
+        return Status("another", why=change)
+    saved = Checkpoints(job.folder / "checkpoints").list()
+    step = max((found.step for found in saved), default=0)
+    if step < job.config.training.steps:
+        return Status("partial", step, last_dev_loss(job.folder))
+    scored = is_scored(job, set(about["data"]["sizes"]))
+    return Status("done" if scored else "trained", step, last_dev_loss(job.folder))
+
+
+def check_sources(jobs: Sequence[Job], out: Path) -> None:
+    """A run that a teacher reads must be one of the jobs, or trained already."""
+    names = {job.name for job in jobs}
+    for job in jobs:
+        for name in job.needs:
+            if name not in names and not _is_trained(out / name):
+                row = name.partition("/")[0]
+                raise ValueError(f"row {job.row!r} reads {out / name}, which is not trained; add {row!r} to --rows")
+
+
+def _is_trained(run: Path) -> bool:
+    if not (run / "run.json").is_file():
+        return False
+    steps: int = read_run(run)["config"]["training"]["steps"]
+    return any(found.step >= steps for found in Checkpoints(run / "checkpoints").list())
+
+
+def _change(written: dict[str, Any], job: Job) -> str | None:
+    """What differs from the config of the job; settings that did not exist yet had their default."""
+    try:
+        before = parse_config(written, origin=str(job.folder / "run.json")).dump()
+    except ConfigError as error:
+        return str(error)
+    now = job.config.dump()
+    data = {key for key in now["data"] if key != "folder" and before["data"].get(key) != now["data"][key]}
+    for key in sorted(data):
+        return f"data.{key} was {before['data'].get(key)!r} and is {now['data'][key]!r}"
+    return difference(before, now)
+
+
+def is_scored(job: Job, languages: set[str]) -> bool:
+    """Whether every test set has been scored in the way that the config asks for."""
+    selects = job.config.evaluation.select is not None
+    chosen = _selected(job) if selects else None
+    if selects and chosen is None:
+        return False
+    entries = read_record(job.folder / "evals.jsonl")
+    return languages <= {entry["language"] for entry in entries if _matches(entry, job, chosen)}
+
+
+def _selected(job: Job) -> list[int] | None:
+    """The steps of the window that was selected in the way that the config asks for; None: none was yet."""
+    path, wanted = job.folder / "selection.json", job.config.evaluation
+    if not path.is_file():
+        return None
+    found = read_object(path, "select", "combine", "window", "search", "best.steps")
+    same = (
+        found["select"] == wanted.select
+        and found["combine"] == wanted.combine
+        and (wanted.combine == "last" or found["window"] == wanted.window)
+        and (wanted.select == "loss" or found["search"] == wanted.selecting.search)  # nothing is translated for a loss
+    )
+    steps: list[int] = found["best"]["steps"]
+    return steps if same else None
+
+
+def _matches(entry: dict[str, Any], job: Job, chosen: list[int] | None) -> bool:
+    wanted, steps = job.config.evaluation, entry.get("steps", [entry["step"]])
+    return (
+        entry["split"] == "test"
+        and entry.get("select") == wanted.select
+        and entry.get("combine", "last") == wanted.combine
+        and all(entry["search"][key] == value for key, value in wanted.search.items())
+        and (_ends_the_run(steps, job) if chosen is None else steps == chosen)
+    )
+
+
+def _ends_the_run(steps: list[int], job: Job) -> bool:
+    """Whether these are the last checkpoints, as many as the config asks for, or all of a run that has fewer."""
+    size = job.config.evaluation.checkpoints
+    return steps[-1] == job.config.training.steps and (
+        len(steps) == size or (len(steps) < size and len(steps) >= _checkpoints(job))
+    )
+
+
+def _checkpoints(job: Job) -> int:
+    """How many a trained run has; of a folder that has kept its records alone, how many it had."""
+    training = job.config.training
+    every = max(1, training.checkpoint_every.steps(training.steps))
+    return len(Checkpoints(job.folder / "checkpoints").list()) or -(-training.steps // every)
+
+
+def is_saved(run: Path, step: int) -> bool:
+    """Whether the checkpoint of a step is there; its folder appears as a whole."""
+    return (run / "checkpoints" / str(step)).is_dir()
+
+
+def last_dev_loss(run: Path) -> float | None:
+    """Mean over languages at the last validation, in nats per token."""
+    last = _last_entry(run / "validations.jsonl")
+    return None if last is None else sum(last["dev_loss"].values()) / len(last["dev_loss"])
+
+
+def last_step(run: Path) -> int:
+    """The last step in the records of a run that is training; they reach the disk in blocks."""
+    last = _last_entry(run / "steps.jsonl")
+    return 0 if last is None else int(last["step"])
+
+
+def _last_entry(path: Path, block: int = 65_536) -> dict[str, Any] | None:
+    """The last whole line that can be read; only the end of the file is looked at."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - block))
+            lines = file.read().split(b"\n")
+    except FileNotFoundError:
+        return None
+    for line in reversed(lines[:-1]):
+        with suppress(ValueError):  # for a display; whoever relies on the record says what is wrong with it
+            entry: dict[str, Any] = json.loads(line)
+            return entry
+    return None
+
+
+def is_held(run: Path) -> bool:
+    """Whether a process is training the run just now, such as one that outlived a killed ``rota compare``."""
+    lock = run / ".lock"
+    if not lock.exists():
+        return False
+    with lock.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def last_lines(log: Path, block: int = 8_192) -> Iterator[str]:
+    """The lines at the end of a log that say something, the last one first."""
+    if not log.is_file():
+        return
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - block))
+        lines = file.read().decode("utf-8", errors="replace").splitlines()
+    yield from (line.strip() for line in reversed(lines) if line.strip())
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds that things take, and where these figures come from."""
+
+    by_row: dict[str, float]  # of one update
+    evaluation: float | None  # of scoring a run; None: no run has been scored yet
+
+    def seconds(self, job: Job, status: Status) -> float:
+        """Of what is still to be done on a job."""
+        if status.state == "done" or status.state in REFUSED:
+            return 0.0
+        left = job.config.training.steps - status.step
+        return left * self._update(job) + (self.evaluation or 0.0)
+
+    def _update(self, job: Job) -> float:
+        if job.row in self.by_row:
+            return self.by_row[job.row]
+        return fmean(self.by_row.values()) if self.by_row else rough_update(job)
+
+    @property
+    def source(self) -> str:
+        """Where the estimate comes from, as a sentence for people."""
+        if not self.by_row:
+            speeds = ", ".join(f"{preset} {speed:,}" for preset, speed in SPEED.items())
+            rough = f"from rough speeds of a CPU core (target tokens a second: {speeds})"
+            return f"{rough}; teachers and scoring not counted"
+        scoring = "scoring not counted" if self.evaluation is None else "scoring as in these runs"
+        begun = "1 row that has" if len(self.by_row) == 1 else f"{len(self.by_row)} rows that have"
+        return f"from the times of {begun} begun; {scoring}"
+
+
+def rough_update(job: Job) -> float:
+    """Seconds of one update where there is no record: tokens by the preset's speed, whatever the teacher costs."""
+    training = job.config.training
+    return training.tokens * training.accumulate / (SPEED[job.config.student.preset] * (training.threads or 1))
+
+
+def measure_pace(jobs: Sequence[Job], statuses: Iterable[Status]) -> Pace:
+    """The pace of every row that has records; runs with other settings, or damaged records, do not count."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    scoring: list[float] = []
+    for job, status in zip(jobs, statuses, strict=True):
+        if status.state == "missing" or status.state in REFUSED:
+            continue
+        with suppress(ValueError, KeyError):  # damaged times: the estimate is from the others
+            updates, seconds = _trained(job.folder)
+            if updates:
+                found.setdefault(job.row, []).append((updates, seconds))
+            scoring += _scored(job.folder)
+    by_row = {row: sum(seconds for _, seconds in parts) / sum(n for n, _ in parts) for row, parts in found.items()}
+    return Pace(by_row, fmean(scoring) if scoring else None)
+
+
+def _trained(run: Path) -> tuple[int, float]:
+    """Updates and seconds, observations and validations included."""
+    entries = list(read_record(run / "timings.jsonl"))
+    return (entries[-1]["step"] if entries else 0), sum(entry["wall"] for entry in entries)
+
+
+def _scored(run: Path) -> list[float]:
+    """Seconds of each evaluation that came to its end."""
+    entries = read_record(run / "phases.jsonl")
+    return [entry["seconds"] for entry in entries if entry["phase"] == "evaluate" and entry["code"] == 0]
+
+
+def together(seconds: Sequence[float], at_once: int) -> float:
+    """Of several jobs, ``at_once`` of them side by side: never less than the longest one."""
+    return max(sum(seconds) / at_once, *seconds, 0.0) if seconds else 0.0

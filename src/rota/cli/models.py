@@ -1,4 +1,4 @@
-"""``rota translate`` and ``export``. Heavy imports wait until they are needed."""
+"""``rota translate`` and ``export``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rota.commands.app import RunPath, app
+from rota.cli import views
+from rota.cli.application import RunPath, app
 
 if TYPE_CHECKING:
     from rota.evaluation.ctranslate import CTranslator
@@ -43,13 +44,13 @@ def translate(
     translator = _open(model, step, threads, selected=selected)
     translator.subwords.tag(language)  # an unknown language is a mistake even before the first line
     lines = decode_lines(sys.stdin.buffer, "standard input")
-    size = 1 if sys.stdin.isatty() else CHUNK  # who types a line wants its translation
+    size = 1 if sys.stdin.isatty() else CHUNK  # a person who types a line wants its translation at once
     try:
         for chunk in _chunks(lines, size):
             found = translator.translate(chunk, language, beam=beam)
             sys.stdout.write("".join(" ".join(line.split()) + "\n" for line in found))
             sys.stdout.flush()
-    except BrokenPipeError:  # whoever reads has seen enough, as in: rota translate ... | head
+    except BrokenPipeError:  # the reader has seen enough, as in: rota translate ... | head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -101,8 +102,7 @@ def export(
 
     Example: rota export runs/my --to ctranslate2 --quantization int8 --out models/my
     """
-    from rota import show
     from rota.evaluation.export import export as export_run
 
     folder = export_run(run, out, to=to, step=step, selected=selected, combine=combine, quantization=quantization)
-    show.say(f"wrote {folder}; its README.md says what it is and how it is used")
+    views.say(f"wrote {folder}; its README.md says what it is and how it is used")

@@ -1,14 +1,16 @@
-"""The queue of a suite, with work that ends when the test says so: order, limits, failures, interruption."""
+"""The queue of a suite, with work that ends when the test says so, and the processes that it starts."""
+
+import json
+import subprocess
 
 import pytest
 from rich.console import Console
 from suite_cases import write_suite
 
-from rota.experiments import compare
+from rota.cli import studies
 from rota.experiments.board import Board
-from rota.experiments.jobs import plan
-from rota.experiments.runner import Runner, alone
-from rota.experiments.status import check_sources
+from rota.experiments.jobs import check_sources, plan
+from rota.experiments.queue import LocalWork, Queue, alone, evaluate_command
 from rota.experiments.suite import load_suite
 from rota.training.stop import StopSignal
 
@@ -35,13 +37,13 @@ class Work:
 
 
 class World:
-    """A runner over made work; ``log`` has what happened, in order."""
+    """A queue over made work; ``log`` has what happened, in order."""
 
     def __init__(self, tmp_path, *, more="", at_once=2, ends=None, rows=None, seeds=(1,)):
         suite = load_suite(write_suite(tmp_path, more=more))
         self.jobs = plan(suite, tmp_path / "runs", rows=rows or list(suite.rows), seeds=seeds)
         self.log, self.works, self.most, self.ends = [], {}, 0, ends or {}
-        self.runner = Runner(self.jobs, self.start, at_once=at_once, changed=self.changed)
+        self.queue = Queue(self.jobs, self.start, at_once=at_once, changed=self.changed)
 
     def start(self, job, trained):
         self.works[job.name] = Work(*self.ends.get(job.name, (2, 0)))
@@ -49,12 +51,12 @@ class World:
 
     def changed(self, entry):
         self.log.append(f"{entry.job.name} {entry.doing}")
-        running = sum(other.doing == "running" for other in self.runner.entries.values())
+        running = sum(other.doing == "running" for other in self.queue.entries.values())
         self.most = max(self.most, running)
 
     def run(self, stop=lambda: False):
-        self.runner.run(stop, pause=0)
-        return {name: entry.doing for name, entry in self.runner.entries.items()}
+        self.queue.run(stop, pause=0)
+        return {name: entry.doing for name, entry in self.queue.entries.items()}
 
 
 def test_no_more_runs_at_a_time_than_asked_for(tmp_path):
@@ -69,7 +71,7 @@ def test_one_that_fails_does_not_stop_the_others(tmp_path):
     (tmp_path / "runs" / "uniform" / "seed-1").mkdir(parents=True)
     (tmp_path / "runs" / "uniform" / "seed-1" / "log.txt").write_text("some\nerror: no such moon\n\n")
     assert world.run() == {"uniform/seed-1": "failed", "warm/seed-1": "done"}
-    assert [entry.note for entry in world.runner.failures()] == ["no such moon"]
+    assert [entry.note for entry in world.queue.failures()] == ["no such moon"]
 
 
 def test_one_that_is_damaged_does_not_stop_the_others(tmp_path):
@@ -77,14 +79,14 @@ def test_one_that_is_damaged_does_not_stop_the_others(tmp_path):
     (tmp_path / "runs" / "uniform" / "seed-1" / "run.json").write_text("{}")
     world = World(tmp_path)
     assert world.run() == {"uniform/seed-1": "failed", "warm/seed-1": "done"}
-    assert "seed-1/run.json is damaged (it has no config.evaluation)" in world.runner.failures()[0].note
+    assert "seed-1/run.json is damaged (it has no config.evaluation)" in world.queue.failures()[0].note
     assert "uniform/seed-1" not in world.works
 
 
 def test_a_run_that_was_killed_says_by_what(tmp_path):
     world = World(tmp_path, ends={"uniform/seed-1": (0, -9)})
     world.run()
-    assert "ended by SIGKILL, perhaps for want of memory" in world.runner.failures()[0].note
+    assert "ended by SIGKILL, perhaps because memory ran out" in world.queue.failures()[0].note
 
 
 def test_a_run_starts_when_the_one_it_reads_is_trained(tmp_path):
@@ -120,7 +122,7 @@ def test_records_that_outran_the_last_checkpoint_are_not_read(tmp_path):
 def test_a_run_that_reads_one_that_failed_fails_with_it(tmp_path):
     world = World(tmp_path, more=REPLAY, rows=["again", "uniform", "warm"], ends={"uniform/seed-1": (0, 2)})
     assert world.run() == {"again/seed-1": "failed", "uniform/seed-1": "failed", "warm/seed-1": "done"}
-    notes = {entry.job.row: entry.note for entry in world.runner.failures()}
+    notes = {entry.job.row: entry.note for entry in world.queue.failures()}
     assert notes["again"] == "it reads uniform/seed-1, which is not trained"
     assert "again/seed-1" not in world.works
 
@@ -150,9 +152,9 @@ def test_a_second_interruption_kills(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        world.runner.run(lambda: False, watch=watch, pause=0)
+        world.queue.run(lambda: False, watch=watch, pause=0)
     assert all(work.killed for work in world.works.values())
-    assert {entry.doing for entry in world.runner.entries.values()} == {"stopped"}
+    assert {entry.doing for entry in world.queue.entries.values()} == {"stopped"}
 
 
 @pytest.mark.parametrize(
@@ -169,9 +171,9 @@ def test_what_is_said_at_the_end_tells_saved_runs_from_killed_ones(tmp_path, cap
             raise KeyboardInterrupt
 
     board.watch = watch
-    saved = compare._run(world.runner, board, stop)
+    saved = studies._run(world.queue, board, stop)
     with pytest.raises(SystemExit, match="130"):
-        compare._say_how_it_ended(world.runner, tmp_path, stop, "rota compare", saved=saved)
+        studies._say_how_it_ended(world.queue, tmp_path, stop, saved=saved)
     assert said in capsys.readouterr().out
 
 
@@ -185,3 +187,45 @@ def test_two_commands_do_not_work_on_one_folder(tmp_path):
     with alone(tmp_path / "runs"):
         entered.append("after it")
     assert entered == ["first", "after it"]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "options"),
+    [
+        ({"beam": 1}, {"beam": 1}, []),
+        ({"beam": 5}, {"beam": 1}, ["--beam", "1"]),
+        ({"select": "macro"}, {"select": "macro", "select_beam": 1}, ["--select-beam", "1"]),
+        ({"select": "macro", "select_beam": 1}, {"select": "macro", "beam": 5}, ["--select-beam", "5"]),
+        ({"select": "macro"}, {}, ["--select", "none", "--combine", "last"]),
+        ({}, {"select": "loss", "window": 2}, ["--select", "loss", "--combine", "ensemble", "--window", "2"]),
+        ({}, {"window": 2, "select_beam": 2}, []),
+        ({}, {"length_penalty": 0.6}, ["--length-penalty", "0.6"]),
+    ],
+)
+def test_a_run_is_scored_as_its_suite_says_now(tmp_path, before, now, options):
+    suite = load_suite(write_suite(tmp_path))
+
+    def job(evaluation):
+        overrides = [f"evaluation.{key}={value}" for key, value in ({"beam": 5} | evaluation).items()]
+        return plan(suite, tmp_path / "runs", rows=["uniform"], seeds=[1], overrides=overrides)[0]
+
+    begun = job(before)
+    begun.folder.mkdir(parents=True)
+    (begun.folder / "run.json").write_text(json.dumps({"config": begun.config.dump(), "data": {"sizes": {}}}))
+    assert evaluate_command(job(now)) == ["evaluate", str(begun.folder), *options]
+
+
+def test_a_run_has_as_many_threads_as_it_is_given_whatever_the_shell_says(tmp_path, monkeypatch):
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    for name in names[1:]:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ROTA_CACHE", "elsewhere")
+    started = []
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **options: started.append((command, options)))
+    job = plan(load_suite(write_suite(tmp_path)), tmp_path / "runs", rows=["uniform"], seeds=[1])[0]
+    LocalWork(job, trained=False, threads=3)
+    [(command, options)] = started
+    assert command[-4:] == ["train", str(job.folder / "config.yaml"), "--run", str(job.folder)]
+    assert {name: options["env"].get(name) for name in names} == dict.fromkeys(names, "3")
+    assert options["env"]["ROTA_CACHE"] == "elsewhere", "the rest of the environment stays"

@@ -5,14 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rota import api, show
+from rota import api
 from rota.analysis.shares import plot_shares
+from rota.cli import views
+from rota.cli.runs import train_with_display
+from rota.cli.scores import evaluate_with_display
 from rota.config import RunConfig, parse_config, short_run
 from rota.data.catalogues import CatalogueUnavailable
 from rota.data.store import Store
 from rota.evaluation.evaluate import Evaluation
 from rota.evaluation.translations import read_translations
-from rota.runner import evaluate_with_display, train_with_display
 from rota.teachers import TEACHERS
 
 CORPORA: dict[str, dict[str, Any]] = {
@@ -61,33 +63,33 @@ def _check_teacher(name: str) -> None:
 def run_demo(corpus: str, teacher: str, folder: Path) -> None:
     """Prepare, train, evaluate, show; every part that is done already is skipped."""
     config = demo_config(corpus, teacher, folder)
-    show.console.rule(f"1. The {corpus} corpus")
+    views.console.rule(f"1. The {corpus} corpus")
     try:
-        with show.progress_bar() as progress:
+        with views.ProgressBar() as progress:
             store = api.prepare(config, progress=progress)
     except CatalogueUnavailable as error:
-        show.say(f"{error}\nUsing the generated languages instead: their scores say nothing about real ones.")
+        views.say(f"{error}\nUsing the generated languages instead: their scores say nothing about real ones.")
         return run_demo("synthetic", teacher, folder)
-    show.console.print(show.data_table(store))
+    views.console.print(views.data_table(store))
     run = folder / corpus / teacher
-    show.console.rule(f"2. Training with the {teacher} schedule")
-    command = f"{show.program()} demo --corpus {corpus} --folder {folder} --teacher"
+    views.console.rule(f"2. Training with the {teacher} schedule")
+    command = f"{views.program()} demo --corpus {corpus} --folder {folder} --teacher"
     loop = train_with_display(config, run, until=None, again=f"{command} {teacher}")
     if loop.step < loop.steps:
         return None
-    show.console.rule("3. Translating the test sets")
+    views.console.rule("3. Translating the test sets")
     evaluation = evaluate_with_display(run)
     _show_results(run, store, evaluation, config, command)
     return None
 
 
 def _show_results(run: Path, store: Store, evaluation: Evaluation, config: RunConfig, command: str) -> None:
-    show.console.print(show.score_table(evaluation, f"{run}, step {evaluation.step:,}, test"))
-    show.console.print(show.sample_table(_samples(store, evaluation)))
+    views.console.print(views.score_table(evaluation, f"{run}, step {evaluation.step:,}, test"))
+    views.console.print(views.sample_table(_samples(store, evaluation)))
     picture = plot_shares(run, run / "shares.png")
     other = "proportional" if config.teacher.name == "uniform" else "uniform"
-    program, language = show.program(), store.languages[0]
-    show.console.print(
+    program, language = views.program(), store.languages[0]
+    views.console.print(
         f"\nWhat it trained on is drawn in {picture}.\n"
         "Try next:\n"
         f"  {command} {other}   the same with another schedule\n"

@@ -1,32 +1,36 @@
-"""Tables and progress bars for people: everything the commands print."""
+"""Everything the commands print: tables, progress bars, messages."""
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
+from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
-from rota.data.store import Store
-from rota.evaluation.evaluate import Evaluation
-from rota.evaluation.metrics import LABELS
-from rota.evaluation.policy import PolicyProbe
-from rota.evaluation.selection import Selection
-from rota.teachers import TeacherConfig, WarmupConfig
-from rota.training.simulate import SimulationResult
+if TYPE_CHECKING:
+    from rota.data.store import Store
+    from rota.evaluation.evaluate import Evaluation
+    from rota.evaluation.policy import PolicyProbe
+    from rota.evaluation.selection import Selection
+    from rota.teachers import TeacherConfig
+    from rota.training.simulate import SimulationResult
 
-# Text of users goes through these: "[/b]" in a sentence or a path is no markup.
+# Text of users goes through these: "[/b]" in a sentence or a path is not markup.
 console = Console(markup=False, emoji=False, highlight=False)
 
 Progress = Callable[[str, int, int | None], None]
@@ -49,11 +53,32 @@ def say(message: str) -> None:
     console.print(message, soft_wrap=True)
 
 
-@contextmanager
-def progress_bar() -> Iterator[Progress]:
-    """A function that draws one bar for each stage, or, where there is no terminal, says a line now and then."""
-    with _bars() if console.is_terminal else _lines() as report:
-        yield report
+def wide_console(width: int) -> Console:
+    """The terminal; a pipe has no width of its own, so that a table need not be squeezed into 80 columns there."""
+    return console if console.is_terminal else Console(width=width, markup=False, highlight=False)
+
+
+def log_to_console() -> None:
+    """Log messages go through the console, so that they do not tear a live display."""
+    handler = RichHandler(console=console, show_path=False, show_time=False, show_level=False)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", force=True, handlers=[handler])
+
+
+class ProgressBar:
+    """A context manager and the function to call inside it: one bar for each stage, without a terminal some lines."""
+
+    def __enter__(self) -> ProgressBar:
+        self._open: AbstractContextManager[Progress] = _bars() if console.is_terminal else _lines()
+        self._report = self._open.__enter__()
+        return self
+
+    def __call__(self, stage: str, done: int, total: int | None) -> None:
+        self._report(stage, done, total)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.__exit__(kind, error, trace)
 
 
 @contextmanager
@@ -115,6 +140,8 @@ def data_table(store: Store) -> Group:
 
 def score_table(evaluation: Evaluation, title: str) -> Group:
     """BLEU, chrF and what else was scored by language, then the averages."""
+    from rota.evaluation.metrics import LABELS
+
     metrics = [found.metric for found in next(iter(evaluation.scores.values()))]
     table = _table()
     table.add_column("language")
@@ -194,6 +221,8 @@ def teacher_table(name: str, config: type[TeacherConfig]) -> Group:
 
 def _written(value: object) -> str:
     """A default as one would write it in a config."""
+    from rota.teachers import TeacherConfig, WarmupConfig
+
     if isinstance(value, WarmupConfig):
         return str(value.until)
     if isinstance(value, TeacherConfig):

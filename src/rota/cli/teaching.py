@@ -1,4 +1,4 @@
-"""``rota teachers``, ``simulate`` and ``policy``. Heavy imports wait until they are needed."""
+"""``rota teachers``, ``simulate`` and ``policy``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from rota.commands.app import RunPath, app
+from rota.cli import views
+from rota.cli.application import RunPath, app
 
 
 @app.command()
@@ -15,11 +16,10 @@ def teachers() -> None:
 
     Example: rota teachers | less
     """
-    from rota import show
     from rota.teachers import TEACHERS
 
     for name, config in TEACHERS.items():
-        show.console.print(show.teacher_table(name, config))
+        views.console.print(views.teacher_table(name, config))
 
 
 @app.command()
@@ -41,11 +41,13 @@ def simulate(
 
     Example: rota simulate tscl --world switch --set epsilon=0.3
     """
-    from rota import show
-    from rota.runner import simulate_teachers
+    from rota.config import teacher_config
+    from rota.training.scripted import make_world
+    from rota.training.simulate import compare
 
-    results = simulate_teachers(names or ["uniform", "tscl", "dqn"], world, steps, seed, set_ or [])
-    show.console.print(show.simulation_table(results, f"world {world}, {steps:,} updates of a scripted student"))
+    configs = {name: teacher_config(name, set_ or []) for name in names or ["uniform", "tscl", "dqn"]}
+    results = compare(configs, make_world(world, steps), steps, seed=seed)
+    views.console.print(views.simulation_table(results, f"world {world}, {steps:,} updates of a scripted student"))
 
 
 @app.command()
@@ -58,9 +60,13 @@ def policy(
 
     Example: rota policy runs/dqn --step 28000
     """
-    from rota import show
-    from rota.runner import probe_policy
+    from rota.analysis.policy_plot import plot_policy
+    from rota.evaluation.policy import probe_checkpoint
+    from rota.evaluation.translator import find_checkpoint, read_run
 
-    probe, picture = probe_policy(run, step, factor)
-    show.console.print(show.policy_table(probe))
-    show.console.print(f"drawn in {picture}")
+    read_run(run)
+    probe = probe_checkpoint(find_checkpoint(run, step), factor=factor)
+    saved = probe.write(run / "policy" / f"{probe.step}.json")
+    picture = plot_policy(saved, saved.with_suffix(".png"))
+    views.console.print(views.policy_table(probe))
+    views.console.print(f"drawn in {picture}")

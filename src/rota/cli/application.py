@@ -39,7 +39,7 @@ def start(
 
 
 UsageError = cast(type[typer.BadParameter], typer.BadParameter.__mro__[1])
-"""That of click, or of the copy of click that newer versions of Typer bring."""
+"""click's, or that of the copy of click that newer versions of Typer bring."""
 
 
 def call() -> int:
@@ -57,8 +57,8 @@ def call() -> int:
     return code if isinstance(code, int) else 0
 
 
-def unforeseen_lack(error: Exception) -> str | None:
-    """One line about memory that ran out where nobody expected it; None: the error speaks for itself."""
+def out_of_memory(error: Exception) -> str | None:
+    """One line about memory that ran out where that was not expected; None: the error's own message is enough."""
     if not isinstance(error, RuntimeError | MemoryError):
         return None
     from rota.student.hardware import TooLargeError, is_out_of_memory

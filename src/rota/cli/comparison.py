@@ -6,13 +6,14 @@ import csv
 import io
 import statistics
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from rota.evaluation.comparison import Comparison, Row, Run
-from rota.evaluation.metrics import LABELS
+if TYPE_CHECKING:
+    from rota.evaluation.comparison import Comparison, Row, Run
 
 ALPHA = 0.05
 LATEX_SPECIAL = {sign: f"\\{sign}" for sign in "&%$#_{}"} | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}"}
@@ -60,6 +61,8 @@ def systems(found: Comparison) -> list[str]:
 
 def caption(found: Comparison) -> list[str]:
     """What was tested, how often it was resampled, and what the marks mean."""
+    from rota.evaluation.metrics import LABELS
+
     languages = len(found.sentences)
     fewest, most = min(found.sentences.values()), max(found.sentences.values())
     size = f"{most:,} sentences each" if fewest == most else f"{fewest:,} to {most:,} sentences"

@@ -2,7 +2,8 @@
 
 import pytest
 
-from rota import api, demo
+from rota import api
+from rota.cli import demo
 from rota.data.catalogues import CatalogueUnavailable
 
 TINY = {

@@ -64,5 +64,5 @@ def test_ctrl_c_is_no_mistake_in_any_version_of_typer(rota, monkeypatch):
     def abort(**_):
         raise typer.Abort from KeyboardInterrupt()
 
-    monkeypatch.setattr("rota.commands.app.app", abort)
+    monkeypatch.setattr("rota.cli.application.app", abort)
     assert rota("teachers") == (130, "", "")
