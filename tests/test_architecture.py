@@ -9,7 +9,7 @@ import rota
 
 ROOT = Path(rota.__file__).parent
 
-LEAVES = {"types", "settings", "files", "records", "checkpoint", "statistics"}
+LEAVES = {"types", "settings", "files", "runs", "statistics"}
 PARTS = {"data", "student", "teachers"}
 COMPOSERS = {"training", "evaluation"}
 ALL_BELOW_CONFIG = LEAVES | PARTS | COMPOSERS
@@ -18,15 +18,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "types": set(),
     "settings": set(),
     "files": set(),
-    "records": {"files"},
-    "checkpoint": {"files", "records", "types"},
+    "runs": {"types", "settings", "files"},
     "statistics": {"types"},
     "data": LEAVES,
     "student": LEAVES,
     "teachers": LEAVES,
     "training": LEAVES | PARTS,
     "evaluation": LEAVES | PARTS,
-    "analysis": {"types", "settings", "files", "records", "statistics"},  # files only: it never loads a model
+    "analysis": {"types", "settings", "files", "runs", "statistics"},  # files only: it never loads a model
     "config": ALL_BELOW_CONFIG,
     "checks": ALL_BELOW_CONFIG | {"config"},
     "api": ALL_BELOW_CONFIG | {"config", "checks"},

@@ -140,7 +140,12 @@ def locked(
     that begins. The kernel releases the lock of a process that is killed. ``keep=False`` removes the lock file at the
     end. A file system without locks is an OSError.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise ValueError(
+            f"{path.parent} cannot be a folder, since there is a file of that name; choose another"
+        ) from None
     lock = FileLock(path)
     try:
         lock.acquire(timeout=0)
