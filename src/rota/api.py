@@ -5,14 +5,12 @@ torch and what needs it are imported inside functions: preparing, and whatever o
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
 import platform
 import shutil
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
@@ -25,7 +23,7 @@ from rota.data.prepare import prepare as prepare_data
 from rota.data.store import Store
 from rota.evaluation.config import Changes, EvaluationConfig
 from rota.mistakes import check_before_preparing
-from rota.records import write_atomically
+from rota.runs import Run
 from rota.settings import FREE, ConfigError, leaves
 
 if TYPE_CHECKING:
@@ -68,9 +66,8 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     """All parts of a run, put together and brought to where the run stands; ``team`` trains it together."""
     import torch
 
-    from rota.checkpoint import Checkpoints
     from rota.data.batches import make_stream
-    from rota.records import Record
+    from rota.runs import Record
     from rota.student.nmt import build_student
     from rota.student.team import Team
     from rota.teachers import Classroom, build_teacher
@@ -107,7 +104,7 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
         Streams(lambda arm: make_stream(store, arm, budget.get(arm, training.tokens), streams_seed)),
         Probe(student, sets),
         Journal(run, Record if team.first else NoRecord),
-        Checkpoints(run / "checkpoints", keep=training.keep),
+        Run(run).checkpoints(training.keep),
         training,
         decide_every=config.teacher.decide_every,
         observe_every=config.teacher.observe_every,
@@ -117,31 +114,6 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     team.after_first(lambda: start_run(config, store, sets, run))
     loop.resume()
     return loop
-
-
-@contextmanager
-def locked(run: Path, team: Team | None = None) -> Iterator[None]:
-    """Only one process, or one team, trains a run; the lock goes with the first process, however it ends."""
-    if team is not None and not team.first:
-        yield
-        return
-    with only_holder(run, f"another process is training {run}; wait for it, or choose another folder"):
-        yield
-
-
-@contextmanager
-def only_holder(folder: Path, refusal: str) -> Iterator[None]:
-    """One process at a time holds the folder, which is made; the others are refused, not kept waiting."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise ValueError(f"{folder} cannot be a folder, since there is a file of that name; choose another") from None
-    with (folder / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(refusal) from None
-        yield
 
 
 def train(
@@ -166,7 +138,7 @@ def train(
     run = Path(run)
     with join_team(config.student.device) as team:
         check_before_preparing(config, run, team)
-        with locked(run, team):
+        with Run(run).locked() if team.first else nullcontext():  # only one process, or one team, trains a run
             with _entered(progress):
                 store = team.after_first(lambda: prepare(config, progress=progress))
             loop = build_loop(config, store, run, team)
@@ -197,7 +169,7 @@ def run_loop(
             for listener in loop.listeners:
                 stack.enter_context(_entered(listener))
             if config.training.tensorboard:
-                board = stack.enter_context(closing(TensorBoard(run / "tensorboard", loop.step)))
+                board = stack.enter_context(closing(TensorBoard(Run(run).tensorboard_folder, loop.step)))
                 loop.listeners = [*loop.listeners, board]
         try:
             loop.run(until, stop)
@@ -224,33 +196,30 @@ def evaluate(
     ``select``: low-resource, macro, high-resource, loss or none. ``combine``: last, average or ensemble.
     """
     from rota.evaluation.evaluate import evaluate as evaluate_run
-    from rota.evaluation.translator import read_run
 
     run = Path(run)
-    about = read_run(run)
-    store = Store.open(Path(about["data"]["folder"]))
-    if store.fingerprint != about["data"]["fingerprint"]:
+    about = Run(run)
+    store = Store.open(Path(about.setting("data.folder")))
+    if store.fingerprint != about.setting("data.fingerprint"):
         raise ValueError(
             f"{store.folder} holds other data than {run} was trained on; prepare those again, or train anew"
         )
-    written = EvaluationConfig.model_validate(about["config"]["evaluation"])
+    written = EvaluationConfig.model_validate(about.setting("config.evaluation"))
     config = written.changed(step=step, **changes)
     return evaluate_run(run, store, config, split=split, step=step, progress=progress)
 
 
 def start_run(config: RunConfig, store: Store, sets: DevSets, run: Path) -> None:
     """Write what the run is, or make sure that the folder holds this very run."""
-    from rota.evaluation.translator import read_run
-
-    about = describe(config, store) | {"measured": sets.sizes()}
-    if (run / "steps.jsonl.gz").exists():
+    folder, about = Run(run), describe(config, store) | {"measured": sets.sizes()}
+    if folder.is_published:
         raise ConfigError(f"{run} holds published records, without models to go on from; choose another folder")
-    if (run / "run.json").exists():
-        _same_run(read_run(run), about, run)
+    if folder.exists:
+        _same_run(folder.about, about, run)
         return
     run.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(store.folder / "subwords.json", run / "subwords.json")
-    write_atomically(run / "run.json", json.dumps(about, indent=1, ensure_ascii=False) + "\n")
+    shutil.copyfile(store.folder / "subwords.json", folder.subwords_path)
+    folder.write_about(about)
 
 
 def describe(config: RunConfig, store: Store) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rota.config import RunConfig
+from rota.runs import Run
 from rota.settings import ConfigError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def check_durations(config: RunConfig) -> None:
 def check_sharing(config: RunConfig, run: Path, team: Team) -> None:
     """A new run needs as many batches in an update for each process; one that resumes takes the processes it gets."""
     accumulate, size = config.training.accumulate, team.size
-    started = team.share((run / "run.json").exists)
+    started = team.share(lambda: Run(run).exists)
     if accumulate % size == 0:
         return
     found = f"training.accumulate is {accumulate} and there are {size} processes"

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from rota.api import locked
+from rota.runs import Run
 
 GOOD = """
 data:
@@ -207,8 +207,8 @@ def test_a_run_trained_on_other_data(rota, project):
 
 
 def test_a_folder_that_is_no_run(rota, project):
-    assert_one_line(rota("evaluate", "text"), "text is no run folder", "rota train")
-    assert_one_line(rota("translate", "text", "--language", "az", stdin="bir\n"), "text is no run folder")
+    assert_one_line(rota("evaluate", "text"), "text is not a run folder", "rota train")
+    assert_one_line(rota("translate", "text", "--language", "az", stdin="bir\n"), "text is not a run folder")
 
 
 def test_a_checkpoint_that_is_not_there(rota, project):
@@ -246,7 +246,7 @@ def test_text_to_translate_that_is_not_utf8(rota, project):
 
 
 def test_a_run_that_is_being_trained_by_another_process(rota, project):
-    with locked(project / "runs" / "run"):
+    with Run(project / "runs" / "run").locked():
         assert_one_line(rota("train", "run.yaml"), "another process is training runs/run")
     assert rota("train", "run.yaml")[0] == 0
 

@@ -132,12 +132,12 @@ def _say_where_it_begins(loop: Loop, until: int | None) -> None:
 
 
 def _display(config: RunConfig, run: Path, loop: Loop) -> Display:
-    from rota.records import read_record
+    from rota.runs import Run
     from rota.training.display import Display
 
     title = f"{run.name} ({config.teacher.name})"
     display = Display(views.console, title=title, languages=loop.probe.sets.languages, steps=loop.steps)
-    display.resume(loop.step, loop.seen, (entry["dev_loss"] for entry in read_record(run / "validations.jsonl")))
+    display.resume(loop.step, loop.seen, (entry["dev_loss"] for entry in Run(run).read("validations")))
     return display
 
 

@@ -62,11 +62,12 @@ def policy(
     """
     from rota.analysis.policy_plot import plot_policy
     from rota.evaluation.policy import probe_checkpoint
-    from rota.evaluation.translator import find_checkpoint, read_run
+    from rota.runs import Run
 
-    read_run(run)
-    probe = probe_checkpoint(find_checkpoint(run, step), factor=factor)
-    saved = probe.write(run / "policy" / f"{probe.step}.json")
+    folder = Run(run)
+    folder.setting("config")  # which says if this is not a run
+    probe = probe_checkpoint(folder.checkpoint(step), factor=factor)
+    saved = probe.write(folder.policy_folder / f"{probe.step}.json")
     picture = plot_policy(saved, saved.with_suffix(".png"))
     views.console.print(views.policy_table(probe))
     views.console.print(f"drawn in {picture}")

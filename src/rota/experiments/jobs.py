@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,15 +14,17 @@ from typing import Any, Final, Literal
 from ruamel.yaml import YAML
 
 from rota.api import difference
-from rota.checkpoint import Checkpoints
 from rota.config import RunConfig, overridden, parse_config
-from rota.evaluation.translator import read_run
 from rota.experiments.scale import Values
 from rota.experiments.suite import Suite, check_own
+from rota.files import damaged, write_atomically, write_json
 from rota.mistakes import check_durations
-from rota.records import damaged, read_object, read_record, write_atomically
+from rota.runs import REMEDY, Run
+from rota.runs.standing import Asked
+from rota.runs.standing import is_scored as scored
 from rota.settings import ConfigError
 from rota.teachers import TeacherConfig
+from rota.types import Arm
 
 State = Literal["missing", "partial", "trained", "done", "another", "damaged"]
 """``trained``: to the end, but not scored. ``another``: the folder holds a run with other settings."""
@@ -52,17 +53,17 @@ class Job:
         return name_of(self.row, self.seed)
 
     @property
-    def log(self) -> Path:
-        """What its processes print."""
-        return self.folder / "log.txt"
+    def run(self) -> Run:
+        """The folder as it is now."""
+        return Run(self.folder)
 
     def write_config(self) -> Path:
         """The config as YAML in the run folder, so that the run can be repeated without its suite."""
-        path, text, yaml = self.folder / "config.yaml", io.StringIO(), YAML(typ="safe", pure=True)
+        text, yaml = io.StringIO(), YAML(typ="safe", pure=True)
         yaml.width = 120
         yaml.dump(self.values, text)
-        write_atomically(path, text.getvalue())
-        return path
+        write_atomically(self.run.config_path, text.getvalue())
+        return self.run.config_path
 
 
 def name_of(row: str, seed: int) -> str:
@@ -129,8 +130,7 @@ def describe(suite: Suite, out: Path, jobs: Sequence[Job]) -> dict[str, Any]:
 
 
 def write_description(suite: Suite, out: Path, jobs: Sequence[Job]) -> None:
-    text = json.dumps(describe(suite, out, jobs), indent=1, ensure_ascii=False) + "\n"
-    write_atomically(out / "suite.json", text)
+    write_json(out / "suite.json", describe(suite, out, jobs))
 
 
 def _described(out: Path) -> dict[str, Any]:
@@ -181,28 +181,46 @@ class Status:
 
 
 def look(job: Job) -> Status:
-    """The state of a job that nobody is working on."""
-    if not (job.folder / "run.json").is_file():
+    """The state of a job that no process is working on."""
+    if not job.run.exists:
         return Status("missing")
     try:
         return _look(job)
     except KeyError as error:
-        return Status("damaged", why=str(damaged(job.folder, f"an entry has no {error}")))
+        return Status("damaged", why=str(damaged(job.folder, f"an entry has no {error}", REMEDY)))
     except ValueError as error:
         return Status("damaged", why=str(error))
 
 
 def _look(job: Job) -> Status:
-    about = read_run(job.folder)
-    change = _change(about["config"], job)
+    run = job.run
+    change = _change(run, job.config)
     if change is not None:
         return Status("another", why=change)
-    saved = Checkpoints(job.folder / "checkpoints").list()
-    step = max((found.step for found in saved), default=0)
+    step = run.saved_step()
     if step < job.config.training.steps:
-        return Status("partial", step, last_dev_loss(job.folder))
-    scored = is_scored(job, set(about["data"]["sizes"]))
-    return Status("done" if scored else "trained", step, last_dev_loss(job.folder))
+        return Status("partial", step, run.last_dev_loss())
+    return Status("done" if is_scored(job, run.sizes) else "trained", step, run.last_dev_loss())
+
+
+def is_scored(job: Job, languages: Collection[Arm]) -> bool:
+    """Whether the test sets of these languages have been scored in the way that the config asks for."""
+    training, asked = job.config.training, Asked.of(job.config.evaluation.model_dump())
+    every = training.checkpoint_every
+    return scored(job.run, asked, languages=languages, steps=training.steps, checkpoint_every=every)
+
+
+def _change(run: Run, config: RunConfig) -> str | None:
+    """What differs from the config of the run; settings that did not exist yet had their default."""
+    try:
+        before = parse_config(run.about["config"], origin=str(run.about_path)).dump()
+    except ConfigError as error:
+        return str(error)
+    now = config.dump()
+    data = {key for key in now["data"] if key != "folder" and before["data"].get(key) != now["data"][key]}
+    for key in sorted(data):
+        return f"data.{key} was {before['data'].get(key)!r} and is {now['data'][key]!r}"
+    return difference(before, now)
 
 
 def check_sources(jobs: Sequence[Job], out: Path) -> None:
@@ -210,136 +228,9 @@ def check_sources(jobs: Sequence[Job], out: Path) -> None:
     names = {job.name for job in jobs}
     for job in jobs:
         for name in job.needs:
-            if name not in names and not _is_trained(out / name):
+            if name not in names and not Run(out / name).is_trained:
                 row = name.partition("/")[0]
                 raise ValueError(f"row {job.row!r} reads {out / name}, which is not trained; add {row!r} to --rows")
-
-
-def _is_trained(run: Path) -> bool:
-    if not (run / "run.json").is_file():
-        return False
-    steps: int = read_run(run)["config"]["training"]["steps"]
-    return any(found.step >= steps for found in Checkpoints(run / "checkpoints").list())
-
-
-def _change(written: dict[str, Any], job: Job) -> str | None:
-    """What differs from the config of the job; settings that did not exist yet had their default."""
-    try:
-        before = parse_config(written, origin=str(job.folder / "run.json")).dump()
-    except ConfigError as error:
-        return str(error)
-    now = job.config.dump()
-    data = {key for key in now["data"] if key != "folder" and before["data"].get(key) != now["data"][key]}
-    for key in sorted(data):
-        return f"data.{key} was {before['data'].get(key)!r} and is {now['data'][key]!r}"
-    return difference(before, now)
-
-
-def is_scored(job: Job, languages: set[str]) -> bool:
-    """Whether every test set has been scored in the way that the config asks for."""
-    selects = job.config.evaluation.select is not None
-    chosen = _selected(job) if selects else None
-    if selects and chosen is None:
-        return False
-    entries = read_record(job.folder / "evals.jsonl")
-    return languages <= {entry["language"] for entry in entries if _matches(entry, job, chosen)}
-
-
-def _selected(job: Job) -> list[int] | None:
-    """The steps of the window that was selected in the way that the config asks for; None: none was yet."""
-    path, wanted = job.folder / "selection.json", job.config.evaluation
-    if not path.is_file():
-        return None
-    found = read_object(path, "select", "combine", "window", "search", "best.steps")
-    same = (
-        found["select"] == wanted.select
-        and found["combine"] == wanted.combine
-        and (wanted.combine == "last" or found["window"] == wanted.window)
-        and (wanted.select == "loss" or found["search"] == wanted.selecting.search)  # nothing is translated for a loss
-    )
-    steps: list[int] = found["best"]["steps"]
-    return steps if same else None
-
-
-def _matches(entry: dict[str, Any], job: Job, chosen: list[int] | None) -> bool:
-    wanted, steps = job.config.evaluation, entry.get("steps", [entry["step"]])
-    return (
-        entry["split"] == "test"
-        and entry.get("select") == wanted.select
-        and entry.get("combine", "last") == wanted.combine
-        and all(entry["search"][key] == value for key, value in wanted.search.items())
-        and (_ends_the_run(steps, job) if chosen is None else steps == chosen)
-    )
-
-
-def _ends_the_run(steps: list[int], job: Job) -> bool:
-    """Whether these are the last checkpoints, as many as the config asks for, or all of a run that has fewer."""
-    size = job.config.evaluation.checkpoints
-    return steps[-1] == job.config.training.steps and (
-        len(steps) == size or (len(steps) < size and len(steps) >= _checkpoints(job))
-    )
-
-
-def _checkpoints(job: Job) -> int:
-    """How many a trained run has; of a folder that has kept its records alone, how many it had."""
-    training = job.config.training
-    every = max(1, training.checkpoint_every.steps(training.steps))
-    return len(Checkpoints(job.folder / "checkpoints").list()) or -(-training.steps // every)
-
-
-def is_saved(run: Path, step: int) -> bool:
-    """Whether the checkpoint of a step is there; its folder appears as a whole."""
-    return (run / "checkpoints" / str(step)).is_dir()
-
-
-def last_dev_loss(run: Path) -> float | None:
-    """Mean over languages at the last validation, in nats per token."""
-    last = _last_entry(run / "validations.jsonl")
-    return None if last is None else sum(last["dev_loss"].values()) / len(last["dev_loss"])
-
-
-def last_step(run: Path) -> int:
-    """The last step in the records of a run that is training; they reach the disk in blocks."""
-    last = _last_entry(run / "steps.jsonl")
-    return 0 if last is None else int(last["step"])
-
-
-def _last_entry(path: Path, block: int = 65_536) -> dict[str, Any] | None:
-    """The last whole line that can be read; only the end of the file is looked at."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - block))
-            lines = file.read().split(b"\n")
-    except FileNotFoundError:
-        return None
-    for line in reversed(lines[:-1]):
-        with suppress(ValueError):  # for a display; whoever relies on the record says what is wrong with it
-            entry: dict[str, Any] = json.loads(line)
-            return entry
-    return None
-
-
-def is_held(run: Path) -> bool:
-    """Whether a process is training the run just now, such as one that outlived a killed ``rota compare``."""
-    lock = run / ".lock"
-    if not lock.exists():
-        return False
-    with lock.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
-
-
-def last_lines(log: Path, block: int = 8_192) -> Iterator[str]:
-    """The lines at the end of a log that say something, the last one first."""
-    if not log.is_file():
-        return
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - block))
-        lines = file.read().decode("utf-8", errors="replace").splitlines()
-    yield from (line.strip() for line in reversed(lines) if line.strip())
 
 
 @dataclass(frozen=True)
@@ -387,24 +278,23 @@ def measure_pace(jobs: Sequence[Job], statuses: Iterable[Status]) -> Pace:
         if status.state == "missing" or status.state in REFUSED:
             continue
         with suppress(ValueError, KeyError):  # damaged times: the estimate is from the others
-            updates, seconds = _trained(job.folder)
+            updates, seconds = _trained(job.run)
             if updates:
                 found.setdefault(job.row, []).append((updates, seconds))
-            scoring += _scored(job.folder)
+            scoring += _scored(job.run)
     by_row = {row: sum(seconds for _, seconds in parts) / sum(n for n, _ in parts) for row, parts in found.items()}
     return Pace(by_row, fmean(scoring) if scoring else None)
 
 
-def _trained(run: Path) -> tuple[int, float]:
+def _trained(run: Run) -> tuple[int, float]:
     """Updates and seconds, observations and validations included."""
-    entries = list(read_record(run / "timings.jsonl"))
+    entries = list(run.read("timings"))
     return (entries[-1]["step"] if entries else 0), sum(entry["wall"] for entry in entries)
 
 
-def _scored(run: Path) -> list[float]:
+def _scored(run: Run) -> list[float]:
     """Seconds of each evaluation that came to its end."""
-    entries = read_record(run / "phases.jsonl")
-    return [entry["seconds"] for entry in entries if entry["phase"] == "evaluate" and entry["code"] == 0]
+    return [entry["seconds"] for entry in run.read("phases") if entry["phase"] == "evaluate" and entry["code"] == 0]
 
 
 def together(seconds: Sequence[float], at_once: int) -> float:

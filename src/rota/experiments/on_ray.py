@@ -88,6 +88,6 @@ class RayWork:
     def _note(self, error: Exception) -> None:
         """What Ray says goes to the log of the run, where one looks for it."""
         self._job.folder.mkdir(parents=True, exist_ok=True)
-        with self._job.log.open("a", encoding="utf-8") as log:
+        with self._job.run.log_path.open("a", encoding="utf-8") as log:
             lines = [line for line in str(error).splitlines() if line.strip()]
             log.write(f"Ray: {lines[-1] if lines else type(error).__name__}\n")

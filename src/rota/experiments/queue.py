@@ -22,9 +22,8 @@ from typing import Final, Literal, Protocol
 
 from rota import api
 from rota.data.prepare import Progress
-from rota.evaluation.translator import read_run
-from rota.experiments.jobs import Job, Status, is_held, is_saved, last_dev_loss, last_lines, last_step, look
-from rota.records import Record
+from rota.experiments.jobs import Job, Status, look
+from rota.files import locked
 
 Phase = Literal["train", "evaluate"]
 Doing = Literal["waiting", "running", "done", "failed", "stopped"]
@@ -87,7 +86,7 @@ class LocalWork:
         self._phase: Phase | None = self._waiting.pop(0)
         arguments = _train(self.job) if self._phase == "train" else evaluate_command(self.job)
         self._since = time.perf_counter()
-        with self.job.log.open("a", encoding="utf-8") as log:
+        with self.job.run.log_path.open("a", encoding="utf-8") as log:
             log.write(f"$ rota {' '.join(arguments)}\n")
             log.flush()
             self._process = subprocess.Popen(
@@ -100,19 +99,19 @@ class LocalWork:
             )
 
     def _record(self, phase: Phase, code: int) -> None:
-        record = Record(self.job.folder / "phases.jsonl")
+        record = self.job.run.record("phases")
         record.write({"phase": phase, "seconds": round(time.perf_counter() - self._since, 1), "code": code})
         record.close()
         self._phase = None
 
 
 def _train(job: Job) -> list[str]:
-    return ["train", str(job.folder / "config.yaml"), "--run", str(job.folder)]
+    return ["train", str(job.run.config_path), "--run", str(job.folder)]
 
 
 def evaluate_command(job: Job) -> list[str]:
     """The run knows how it is to be scored; what has changed since it began is said."""
-    before = read_run(job.folder)["config"]["evaluation"]
+    before = job.run.setting("config.evaluation")
     now = job.config.evaluation.model_dump(mode="json")
     changed = [key for key in now if before.get(key) != now[key]]
     if "select" in changed:
@@ -132,7 +131,7 @@ def _environment(threads: int) -> dict[str, str]:
 
 def what_went_wrong(job: Job, code: int) -> str:
     """The last line of the log, and how the process ended if it had no say in it."""
-    line = next(last_lines(job.log), "its log is empty").removeprefix("error: ")
+    line = next(job.run.last_log_lines(), "its log is empty").removeprefix("error: ")
     if code < 0:
         name = signal.Signals(-code).name
         memory = ", perhaps because memory ran out" if name == "SIGKILL" else ""
@@ -170,14 +169,15 @@ class Entry:
         """
         if self.doing == "done" or self.status.state in ("trained", "done"):
             return True
-        return self.step >= self.steps and is_saved(self.job.folder, self.steps)
+        return self.step >= self.steps and self.job.run.is_saved(self.steps)
 
     def refresh(self) -> None:
         """Reads how far the run is."""
-        step = max(last_step(self.job.folder), self.status.step)
+        run = self.job.run
+        step = max(run.last_step(), self.status.step)
         if step != self.step and self.mark is None:
             self.mark = (time.monotonic(), step)
-        self.step, self.dev_loss = step, last_dev_loss(self.job.folder)
+        self.step, self.dev_loss = step, run.last_dev_loss()
 
     def seconds_left(self) -> float | None:
         """Of its training, at the speed since it was started."""
@@ -230,7 +230,7 @@ class Queue:
                 self._becomes(entry, "failed", f"it reads {needed[0].job.name}, which is not trained")
             elif needed:
                 entry.note = f"reads {needed[0].job.name}"
-            elif is_held(entry.job.folder):
+            elif entry.job.run.is_locked:
                 entry.note = "another process is training it"
             elif len(self._running()) < self._at_once:
                 entry.work = self._start(entry.job, entry.status.state == "trained")
@@ -300,7 +300,7 @@ def _entry(job: Job) -> Entry:
 
 def alone(out: Path) -> AbstractContextManager[None]:
     """Only one ``rota compare`` works on a folder; the lock goes with the process, however it ends."""
-    return api.only_holder(out, f"another rota compare works on {out}; wait for it, or choose another --out")
+    return locked(out / ".lock", refusal=f"another rota compare works on {out}; wait for it, or choose another --out")
 
 
 def stop_with_parent(parent: int) -> None:
