@@ -9,8 +9,8 @@ import os
 import platform
 import shutil
 import zlib
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
@@ -138,7 +138,7 @@ def train(
     run = Path(run)
     with join_team(config.student.device) as team:
         check_before_preparing(config, run, team)
-        with Run(run).locked() if team.first else nullcontext():  # only one process, or one team, trains a run
+        with _alone(Run(run)) if team.first else nullcontext():
             with _entered(progress):
                 store = team.after_first(lambda: prepare(config, progress=progress))
             loop = build_loop(config, store, run, team)
@@ -177,6 +177,18 @@ def run_loop(
             newest = loop.checkpoints.newest()
             good = "No checkpoint was saved yet." if newest is None else f"The last good checkpoint is {newest.folder}."
             raise type(error)(f"{error} {good}") from None
+
+
+@contextmanager
+def _alone(run: Run) -> Iterator[None]:
+    """Only one process, or one team, trains a run; a new folder in which nothing began, because of a mistake, goes."""
+    new = not run.folder.exists()
+    with run.locked():
+        try:
+            yield
+        finally:
+            if new and not run.exists:
+                shutil.rmtree(run.folder, ignore_errors=True)
 
 
 def _entered(thing: object) -> AbstractContextManager[object]:

@@ -132,6 +132,18 @@ def test_a_mistake_in_the_corpus_leaves_nothing_behind(rota, project, name, cont
     assert not list(project.glob("prepared/*"))
 
 
+def test_a_mistake_in_the_corpus_leaves_no_run_behind(rota, project):
+    break_text(project, "train.az.tsv", "")
+    assert_one_line(rota("train", "run.yaml"), "no sentence pair")
+    assert not list(project.glob("runs/*"))
+
+
+def test_a_run_that_another_process_trains_is_refused_before_anything_is_prepared(rota, project):
+    with Run(project / "runs" / "run").locked():
+        assert_one_line(rota("train", "run.yaml"), "another process is training runs/run")
+    assert not (project / "prepared").exists()
+
+
 def test_a_missing_file_is_named_with_its_language(rota, project):
     (project / "text" / "dev.tr.tsv").unlink()
     assert_one_line(rota("prepare", "run.yaml"), "no file text/dev.tr.tsv", "'tr'", "check the pattern")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final, Literal
@@ -17,7 +17,7 @@ from rota.api import difference
 from rota.config import RunConfig, overridden, parse_config
 from rota.experiments.scale import Values
 from rota.experiments.suite import Suite, check_own
-from rota.files import damaged, write_atomically, write_json
+from rota.files import damaged, read_json, write_atomically, write_json
 from rota.mistakes import check_durations
 from rota.runs import REMEDY, Run
 from rota.runs.standing import Asked
@@ -104,19 +104,11 @@ def plan(
 def _check_circles(jobs: Sequence[Job]) -> None:
     """Runs that wait for each other would wait for ever."""
     needs = {job.name: job.needs for job in jobs}
-    free: set[str] = set()
-    while len(free) < len(needs):
-        more = {
-            name
-            for name in needs
-            if name not in free and all(need in free or need not in needs for need in needs[name])
-        }
-        if not more:
-            circle = sorted(set(needs) - free)
-            raise ConfigError(
-                f"{circle[0]} reads {', '.join(needs[circle[0]])}, which waits for it; change teacher.run"
-            )
-        free |= more
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        name = min(error.args[1])
+        raise ConfigError(f"{name} reads {', '.join(needs[name])}, which waits for it; change teacher.run") from None
 
 
 def describe(suite: Suite, out: Path, jobs: Sequence[Job]) -> dict[str, Any]:
@@ -135,13 +127,7 @@ def write_description(suite: Suite, out: Path, jobs: Sequence[Job]) -> None:
 
 def _described(out: Path) -> dict[str, Any]:
     path = out / "suite.json"
-    if not path.is_file():
-        return {}
-    try:
-        before: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        raise ValueError(f"{path} is damaged; delete it, it is written anew") from None
-    return before
+    return read_json(path, remedy="delete it, it is written anew") if path.is_file() else {}
 
 
 def _row(suite: Suite, job: Job) -> dict[str, Any]:
