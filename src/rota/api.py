@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rota.training.loop import Listener, Loop
 
 Listeners: TypeAlias = "Sequence[Listener | Callable[[Loop], Listener]]"
-"""Who is told how a run goes; a function is called when training begins, with the loop, and gives the listener."""
+"""Objects that follow a run; a function is called with the loop when training begins, and returns the listener."""
 
 
 def cache_folder() -> Path:
@@ -45,7 +45,7 @@ def cache_folder() -> Path:
 def prepare(
     config: RunConfig, *, again: bool = False, processes: int | None = None, progress: Progress | None = None
 ) -> Store:
-    """The encoded data of a config; nothing is done if they are there already.
+    """The encoded data of a config; if they exist already, they are only opened.
 
     ``processes``: by default one for each core if the corpus is large, else this one alone.
     """
@@ -63,7 +63,7 @@ def prepare(
 
 
 def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = None) -> Loop:
-    """All parts of a run, put together and brought to where the run stands; ``team`` trains it together."""
+    """All parts of a run, put together and resumed from its newest checkpoint; ``team`` trains it together."""
     import torch
 
     from rota.data.batches import make_stream
@@ -125,7 +125,7 @@ def train(
     progress: Progress | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Loop:
-    """Train, or go on training, the run in the folder ``run``; the data are prepared first if need be.
+    """Train, or resume training, the run in the folder ``run``; the data are prepared first if necessary.
 
     ``progress`` is told how far preparing is, ``listeners`` how training goes; it ends, and saves, at step ``until``,
     at the end of the run, or when ``stop()`` is true after an update. Each of them that is a context manager is entered
@@ -181,7 +181,7 @@ def run_loop(
 
 @contextmanager
 def _alone(run: Run) -> Iterator[None]:
-    """Only one process, or one team, trains a run; a new folder in which nothing began, because of a mistake, goes."""
+    """Only one process, or one team, trains a run; a new folder is removed if a mistake kept the run from beginning."""
     new = not run.folder.exists()
     with run.locked():
         try:

@@ -119,7 +119,7 @@ def test_the_same_seed_gives_the_same_run_and_another_one_another(road, project)
 def test_until_stops_and_says_how_to_go_on(road, project):
     code, output, _ = road("train", "small.yaml", "--run", "runs/parts", "--until", "13")
     assert code == 0
-    assert "at step 13 and saved; go on with: rota train small.yaml --run runs/parts" in " ".join(output.split())
+    assert "at step 13 and saved; continue with: rota train small.yaml --run runs/parts" in " ".join(output.split())
     assert road("train", "small.yaml", "--run", "runs/parts")[0] == 0
     whole, parts = (project / "runs" / name / "steps.jsonl" for name in ("small", "parts"))
     assert whole.read_bytes() == parts.read_bytes()
@@ -158,7 +158,7 @@ def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_used(road, p
     code, output, _ = road("train", "small.yaml", "--run", "runs/damaged")
     assert code == 0
     assert "20 is damaged" in " ".join(output.split())
-    assert "going on from step 10" in output
+    assert "resuming from step 10" in output
     whole, mended = (project / "runs" / name / "steps.jsonl" for name in ("small", "damaged"))
     assert whole.read_bytes() == mended.read_bytes()
 

@@ -75,7 +75,7 @@ def test_an_interrupted_suite_saves_and_says_how_to_go_on(interrupted):
     folder, code, output = interrupted
     assert code == 130, output
     assert "uniform/seed-1: stopped" in output
-    assert "0 of 2 runs are done, in runs/small; stopped, and what was running is saved; go on with: " in output
+    assert "0 of 2 runs are done, in runs/small; stopped, and what was running is saved; continue with: " in output
     assert output.rstrip().endswith("compare small.yaml")
     assert not alive(str(folder)), "no process is left"
 

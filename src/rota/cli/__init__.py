@@ -1,9 +1,9 @@
-"""The command line. A command reads its options, calls :mod:`rota.api` or another room, and prints what comes back.
+"""The command line. A command reads its options, calls :mod:`rota.api` or another package, and prints the result.
 
-The commands register with ``application``; ``runs``, ``scores``, ``models``, ``studies`` and
-``teaching`` have a few of them each; ``demo`` is the whole road in one; ``views`` has tables and progress bars,
-``comparison`` the tables of ``rota compare-scores``. Heavy imports wait inside functions until they are needed:
-``rota --help`` and whatever only reads files must not wait for torch.
+The commands register with ``application``; ``runs``, ``scores``, ``models``, ``studies`` and ``teaching`` define a few
+each, and ``demo`` runs all steps in one command. ``views`` has tables and progress bars, ``comparison`` the tables of
+``rota compare-scores``. Heavy imports stay inside functions: ``rota --help``, and whatever only reads files, must not
+wait for torch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 import os
 import sys
 
-# In this order --help lists the commands.
+# --help lists the commands in this order.
 # isort: off
 from rota.cli.application import app, call, out_of_memory
 from rota.cli import runs, scores, models, studies, teaching
@@ -33,7 +33,7 @@ def main() -> None:
         memory = out_of_memory(error)
         if os.environ.get("ROTA_TRACEBACK") or (isinstance(error, RuntimeError) and memory is None):
             raise
-        # Of the processes that torchrun starts, one makes the mistake known, unless it is about a process.
+        # Of the processes that torchrun starts, one reports a mistake, unless it is about a process.
         if os.environ.get("LOCAL_RANK", "0") == "0" or isinstance(error, ConnectionError):
             sys.stderr.write(f"error: {memory or error}\n")
         sys.exit(1 if memory or isinstance(error, ArithmeticError | MemoryError) else 2)

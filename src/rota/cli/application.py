@@ -20,7 +20,9 @@ RunPath = Annotated[Path, typer.Argument(help="A run folder, as written by rota 
 Overrides = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", help="A value over the config, such as training.steps=10k; may be repeated.", metavar="KEY=VALUE"
+        "--set",
+        help="Override a value of the config, such as training.steps=10k; may be repeated.",
+        metavar="KEY=VALUE",
     ),
 ]
 
@@ -28,7 +30,7 @@ Overrides = Annotated[
 @app.callback(invoke_without_command=True)
 def start(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Say which version this is.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> None:
     if version:
         typer.echo(f"rota {installed('rota-nmt')}")
@@ -43,10 +45,10 @@ UsageError = cast(type[typer.BadParameter], typer.BadParameter.__mro__[1])
 
 
 def call() -> int:
-    """The exit code of the command that was typed; what is wrong with how it was typed is a ValueError."""
+    """Runs the command line and returns its exit code; a wrong command line is a ValueError."""
     try:
         code = app(prog_name="rota", standalone_mode=False)
-    except typer.Abort as error:  # of an EOFError; older versions of Typer also of Ctrl-C
+    except typer.Abort as error:  # from an EOFError; in older versions of Typer also from Ctrl-C
         if isinstance(error.__cause__, KeyboardInterrupt):
             return 130
         raise ValueError(f"a file ended early: {error.__cause__}; ROTA_TRACEBACK=1 shows which") from error.__cause__

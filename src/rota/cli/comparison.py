@@ -1,4 +1,4 @@
-"""A comparison of two systems as a table for people, for LaTeX and as CSV."""
+"""A comparison of two systems as a table on the terminal, in LaTeX and as CSV."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def headers(found: Comparison) -> list[str]:
 
 
 def cells(row: Row) -> list[str]:
-    """One row as it is printed; ``*`` marks a difference that stands after Holm's correction."""
+    """One row as it is printed; ``*`` marks a difference that is significant after Holm's correction."""
     star = "*" if row.p_holm is not None and row.p_holm < ALPHA else " "
     name = row.name + (" (low)" if row.low_resource else "")
     difference = f"{row.difference:+.2f}{star}"
@@ -167,7 +167,7 @@ def _values(row: Row, found: Comparison) -> dict[str, object]:
 
 
 def comparison_latex(found: Comparison) -> str:
-    """A table environment in the manner of booktabs; the signatures are comments, for the appendix."""
+    """A table environment in booktabs style; the signatures are comments, for the appendix."""
     head = headers(found)
     lines = [f"% {line}" for line in (*systems(found), *found.signatures)]
     lines += [r"\begin{table}", r"\centering", rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\toprule"]

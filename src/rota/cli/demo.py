@@ -1,4 +1,4 @@
-"""The demo: the whole road on a small corpus in a few minutes, and what to try next."""
+"""The demo: prepare, train, translate and score a small corpus in a few minutes, and what to try next."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def demo_config(corpus: str, teacher: str, folder: Path) -> RunConfig:
 
 
 def _check_teacher(name: str) -> None:
-    """One that has settings without a default cannot be named alone."""
+    """A teacher that has settings without a default cannot be given by name alone."""
     fields = TEACHERS[name].model_fields if name in TEACHERS else {}
     needed = [key for key, field in fields.items() if field.is_required()]
     if needed:

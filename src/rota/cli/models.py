@@ -30,7 +30,7 @@ def translate(
     language: Annotated[str, typer.Option("--language", "-l", help="Language of the text.")],
     step: Annotated[int | None, typer.Option(help="Which checkpoint of a run; by default the last.")] = None,
     selected: Annotated[
-        bool, typer.Option("--selected", help="The model that rota evaluate --select found best, an ensemble perhaps.")
+        bool, typer.Option("--selected", help="The model that rota evaluate --select found best, perhaps an ensemble.")
     ] = False,
     beam: Annotated[int, typer.Option(help="Beam size; 1 is greedy.", min=1)] = 5,
     threads: Annotated[int | None, typer.Option(help="Threads; by default one for each core.", min=1)] = None,
@@ -96,7 +96,7 @@ def export(
         str | None,
         typer.Option(help="last, or average: the mean of the weights of the checkpoints selected, or of the last 4."),
     ] = None,
-    quantization: Annotated[str, typer.Option(help="float32 or int8; int8 for ctranslate2 alone.")] = "float32",
+    quantization: Annotated[str, typer.Option(help="float32 or int8; int8 only for ctranslate2.")] = "float32",
 ) -> None:
     """Write a trained model as a folder that transformers or CTranslate2 can use without Rota.
 

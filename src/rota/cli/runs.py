@@ -27,7 +27,7 @@ def demo(
     teacher: Annotated[str, typer.Option(help="The schedule; rota teachers lists them.")] = "uniform",
     folder: Annotated[Path, typer.Option(help="Where data and run go.")] = Path("demo"),
 ) -> None:
-    """Prepare a small corpus, train for a few minutes, translate, score: the whole road in one command.
+    """Prepare a small corpus, train for a few minutes, translate and score, all in one command.
 
     Example: rota demo --corpus synthetic --teacher proportional
     """
@@ -40,12 +40,12 @@ def demo(
 def prepare(
     config: ConfigPath,
     set_: Overrides = None,
-    again: Annotated[bool, typer.Option("--again", help="Prepare anew, in the place of what is there.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Prepare again and replace what is there.")] = False,
     processes: Annotated[
         int | None, typer.Option(help="By default one for each core if the corpus is large, else one.", min=1)
     ] = None,
 ) -> None:
-    """Turn parallel text into an encoded data folder; after an interruption the same command goes on.
+    """Turn parallel text into an encoded data folder; after an interruption the same command resumes.
 
     Example: rota prepare my.yaml --set data.subwords.size=8k
     """
@@ -70,7 +70,7 @@ def train(
     ] = None,
     until: Annotated[int | None, typer.Option(help="Stop, and save, at this step.", min=1)] = None,
 ) -> None:
-    """Train a model, or go on training it; the data are prepared first if need be.
+    """Train a model, or resume training it; the data are prepared first if necessary.
 
     Example: rota train my.yaml --set teacher=proportional --run runs/proportional
     """
@@ -87,7 +87,7 @@ def _load(config: Path, overrides: list[str] | None) -> RunConfig:
 
 
 def train_with_display(config: RunConfig, run: Path, *, until: int | None, again: str) -> Loop:
-    """Train under a live display; ``again`` is the command that goes on after an interruption.
+    """Train under a live display; ``again`` is the command that resumes after an interruption.
 
     An interrupted command ends with the exit code of its signal, so that a script does not go on.
     """
@@ -96,7 +96,7 @@ def train_with_display(config: RunConfig, run: Path, *, until: int | None, again
     from rota.training.stop import StopSignal
 
     views.log_to_console()
-    views.console.quiet = os.environ.get("RANK", "0") != "0"  # of the processes of torchrun the first one speaks
+    views.console.quiet = os.environ.get("RANK", "0") != "0"  # only the first process of torchrun prints
     begun: list[int] = []
 
     def display(loop: Loop) -> Display:
@@ -117,7 +117,7 @@ def train_with_display(config: RunConfig, run: Path, *, until: int | None, again
         return loop
     why = "reached --until" if loop.step == until else "stopped"
     command = again if loop.team.size == 1 else f"the same command, or in one process: {again}"
-    views.say(f"{why} at step {loop.step:,} and saved; go on with: {command}")
+    views.say(f"{why} at step {loop.step:,} and saved; continue with: {command}")
     if stop.received is not None:
         raise SystemExit(128 + signal.Signals[stop.received])
     return loop
@@ -128,7 +128,7 @@ def _say_where_it_begins(loop: Loop, until: int | None) -> None:
         views.say(f"--until {until:,} is beyond the run, which ends at step {loop.steps:,} (training.steps)")
     together = f" with {loop.team.size} processes" if loop.team.size > 1 else ""
     if loop.step or together:
-        views.say(f"{'going on from' if loop.step else 'starting at'} step {loop.step:,}{together}")
+        views.say(f"{'resuming from' if loop.step else 'starting at'} step {loop.step:,}{together}")
 
 
 def _display(config: RunConfig, run: Path, loop: Loop) -> Display:

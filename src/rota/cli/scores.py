@@ -62,7 +62,7 @@ def evaluate(
 
     Example: rota evaluate runs/my --select low-resource
     """
-    scorer = None if comet is None else _load_comet(comet)  # first: a mistake in it must not wait for translations
+    scorer = None if comet is None else _load_comet(comet)  # first: mistakes in it show before translating
     evaluation = evaluate_with_display(
         run,
         split=split,
@@ -85,7 +85,7 @@ def evaluate(
 def evaluate_with_display(
     run: Path, *, split: str = "test", step: int | None = None, **changes: Unpack[Changes]
 ) -> Evaluation:
-    """Scores of a run under a progress bar; options that are given take the place of the config's."""
+    """Scores of a run under a progress bar; options override the settings of its config."""
     from rota import api
 
     which = _split(split)
@@ -145,7 +145,7 @@ def compare_scores(
         found = compare_runs(
             ours, theirs, metric=metric, split=_split(split), resamples=resamples, trials=trials, progress=progress
         )
-    # A pipe has no width of its own: there the table need not be squeezed into 80 columns.
+    # A pipe has no width: the table need not be squeezed into 80 columns.
     console = views.console if views.console.is_terminal else Console(width=100, markup=False, highlight=False)
     console.print(comparison_table(found, console.width))
     for path, write in ((csv, comparison_csv), (latex, comparison_latex)):
@@ -161,7 +161,7 @@ def _split(written: str) -> Literal["dev", "test"]:
 
 
 def _sides(folders: list[Path], baseline: list[Path], system: list[Path]) -> tuple[list[Path], list[Path]]:
-    """Two folders, or both options; nothing else says which is which."""
+    """The baseline's runs and the system's, from two folders or from both options."""
     if len(folders) == 2 and not baseline and not system:
         return [folders[0]], [folders[1]]
     if baseline and system and not folders:

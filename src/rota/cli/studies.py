@@ -42,7 +42,7 @@ def report(
     from rota.analysis.report import make_report
     from rota.analysis.summary import plural
 
-    if records is not None:  # a report takes a while: before it is made
+    if records is not None:  # before the report, which takes a while
         check_target(runs, records)
     with views.ProgressBar() as progress:
         made = make_report(runs, out, title=title, baseline=baseline, progress=progress)
@@ -69,7 +69,7 @@ def compare(
         ),
     ] = None,
     corpus: Annotated[
-        str | None, typer.Option(help="catalogues, synthetic, ted8, or a YAML file whose section data is taken.")
+        str | None, typer.Option(help="catalogues, synthetic, ted8, or a YAML file whose data section is used.")
     ] = None,
     steps: Annotated[str | None, typer.Option(help="Updates, such as 15k; other durations in proportion.")] = None,
     tokens: Annotated[str | None, typer.Option(help="Target tokens of a batch.")] = None,
@@ -80,11 +80,11 @@ def compare(
     ] = None,
     on: Annotated[str, typer.Option(help="local, or ray: a cluster with a shared folder.")] = "local",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Run nothing: list what is done, partial and missing, and the time left.")
+        bool, typer.Option("--dry-run", help="Run nothing; list what is done, partial and missing, and the time left.")
     ] = False,
     set_: Overrides = None,
 ) -> None:
-    """Train and score every schedule of a suite with several seeds; what is done is skipped, what is partial resumed.
+    """Train and score every schedule of a suite with several seeds; finished runs are skipped, partial ones resumed.
 
     Example: rota compare laptop --rows main --seeds 3 --jobs 2
     """
@@ -109,7 +109,7 @@ def compare(
 
 
 def _check_paper(keys: dict[str, str | None]) -> None:
-    """A report would find out, but only when all is trained."""
+    """The report would refuse an unknown key too, but only after everything is trained."""
     from rota.analysis.printed import paper_row
 
     for name, key in keys.items():
@@ -134,7 +134,7 @@ def _count(option: str, written: str | None) -> int | None:
 
 
 def run_suite(suite: Suite, jobs: Sequence[Job], out: Path, *, start: Start, at_once: int) -> None:
-    """Prepare the data, then run all jobs; ends the process with an exit code if not all of them came to their end."""
+    """Prepare the data, then run all jobs; exits with an error code if some of them did not finish."""
     from rota.experiments.board import Board, time_left
     from rota.experiments.jobs import check_sources, write_description
     from rota.experiments.queue import Queue, alone
@@ -154,10 +154,10 @@ def run_suite(suite: Suite, jobs: Sequence[Job], out: Path, *, start: Start, at_
 
 
 def _run(queue: Queue, board: Board, stop: StopSignal) -> bool:
-    """Whether the runs were left to end by themselves."""
+    """Whether the runs could save before they ended."""
     try:
         queue.run(stop, watch=board.watch)
-    except KeyboardInterrupt:  # the second Ctrl-C: the runs are killed, what they had saved is there
+    except KeyboardInterrupt:  # the second Ctrl-C: the runs are killed, and have what they saved before
         stop.received = stop.received or "SIGINT"
         return False
     return True
@@ -172,7 +172,7 @@ def _say_how_it_ended(queue: Queue, out: Path, stop: StopSignal, *, saved: bool)
     where = f"{done} of {len(queue.entries)} runs are done, in {out}"
     if stop.received is not None:
         how = "stopped, and what was running is saved" if saved else "killed; each goes on from its last checkpoint"
-        views.say(f"{where}; {how}; go on with: {again}")
+        views.say(f"{where}; {how}; continue with: {again}")
         raise SystemExit(128 + signal.Signals[stop.received])
     if failures:
         views.say(f"{where}; {len(failures)} failed; try those again with: {again}")
@@ -181,7 +181,7 @@ def _say_how_it_ended(queue: Queue, out: Path, stop: StopSignal, *, saved: bool)
 
 
 def _starter(where: str, threads: int) -> Start:
-    """What begins the work on a job: processes of this machine, or tasks of a Ray cluster."""
+    """The function that starts a job: as processes on this machine, or as a task of a Ray cluster."""
     from rota.experiments import on_ray
     from rota.experiments.queue import LocalWork
 
@@ -192,7 +192,7 @@ def _starter(where: str, threads: int) -> Start:
 
 
 def _jobs_at_once(where: str, threads: int) -> int:
-    """As many as there are cores for."""
+    """As many jobs as there are cores for."""
     from rota.data.workers import cores
     from rota.experiments import on_ray
 

@@ -37,7 +37,7 @@ def simulate(
         ),
     ] = None,
 ) -> None:
-    """Try teachers in seconds on a scripted student with known learning curves. For understanding, not for results.
+    """Try teachers in seconds on a scripted student with known learning curves. For intuition, not for results.
 
     Example: rota simulate tscl --world switch --set epsilon=0.3
     """
@@ -65,7 +65,7 @@ def policy(
     from rota.runs import Run
 
     folder = Run(run)
-    folder.setting("config")  # which says if this is not a run
+    folder.setting("config")  # raises an error if this is not a run
     probe = probe_checkpoint(folder.checkpoint(step), factor=factor)
     saved = probe.write(folder.policy_folder / f"{probe.step}.json")
     picture = plot_policy(saved, saved.with_suffix(".png"))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rota.teachers import TeacherConfig
     from rota.training.simulate import SimulationResult
 
-# Text of users goes through these: "[/b]" in a sentence or a path is not markup.
+# Users' text is printed through this: "[/b]" in a sentence or a path is not markup.
 console = Console(markup=False, emoji=False, highlight=False)
 
 Progress = Callable[[str, int, int | None], None]
@@ -53,19 +53,14 @@ def say(message: str) -> None:
     console.print(message, soft_wrap=True)
 
 
-def wide_console(width: int) -> Console:
-    """The terminal; a pipe has no width of its own, so that a table need not be squeezed into 80 columns there."""
-    return console if console.is_terminal else Console(width=width, markup=False, highlight=False)
-
-
 def log_to_console() -> None:
-    """Log messages go through the console, so that they do not tear a live display."""
+    """Log messages go through the console, so that they do not break a live display."""
     handler = RichHandler(console=console, show_path=False, show_time=False, show_level=False)
     logging.basicConfig(level=logging.INFO, format="%(message)s", force=True, handlers=[handler])
 
 
 class ProgressBar:
-    """A context manager and the function to call inside it: one bar for each stage, without a terminal some lines."""
+    """A context manager to call inside itself: a bar for each stage, or, without a terminal, a line now and then."""
 
     def __enter__(self) -> ProgressBar:
         self._open: AbstractContextManager[Progress] = _bars() if console.is_terminal else _lines()
@@ -99,12 +94,12 @@ def _bars() -> Iterator[Progress]:
 
 @contextmanager
 def _lines() -> Iterator[Progress]:
-    """From a thread of its own: a stage may take minutes without a report. Short work says nothing."""
+    """Printed by a thread: a stage may take minutes without a report. Short work prints nothing."""
     began, over = time.monotonic(), threading.Event()
     heard: list[str] = []
 
     def report(stage: str, done: int, total: int | None) -> None:
-        counted = f": {done:,}" if done or total else ""  # of work that cannot be counted the stage is all there is
+        counted = f": {done:,}" if done or total else ""  # work that cannot be counted has only its stage
         heard[:] = [stage + counted + (f" of {total:,}" if total else "")]
 
     def speak() -> None:
@@ -157,7 +152,7 @@ def score_table(evaluation: Evaluation, title: str) -> Group:
 
 
 def model_name(evaluation: Evaluation) -> str:
-    """Which checkpoints translated, and who chose them."""
+    """Which checkpoints translated, and how they were chosen."""
     steps = [f"{step:,}" for step in evaluation.model.steps]
     together = {"average": "average of steps", "ensemble": "ensemble of steps"}.get(evaluation.model.combine)
     name = f"step {steps[-1]}" if together is None or len(steps) == 1 else f"{together} {', '.join(steps)}"
@@ -265,5 +260,5 @@ def _table(gap: int = 2) -> Table:
 
 
 def _titled(title: str, table: Table) -> Group:
-    """A title of its own width: that of a table is squeezed into the width of its columns."""
+    """The title above the table, not squeezed into the width of its columns."""
     return Group(Text(title, style="bold"), table)

@@ -19,17 +19,17 @@ from rota.experiments.queue import ANOTHER, Entry
 from rota.experiments.suite import Suite
 
 FIRST = ("running", "failed", "stopped", "waiting", "done")
-"""What is shown where not all rows fit."""
+"""The order of importance where not all rows fit."""
 
 STYLE = {"running": "bold", "failed": "red", "done": "green", "waiting": "dim", "stopped": "yellow"}
 LINES = 5
-"""Lines about the training of each run where there is no terminal."""
+"""Progress lines for each run where there is no terminal."""
 
 PACE_EVERY: Final = 30.0
-"""Seconds between two looks at the times of the runs."""
+"""Seconds between two readings of the runs' timings."""
 
 NAMED: Final = 4
-"""Runs that are named with a reason that they share."""
+"""At most so many runs are named with a reason that they share."""
 
 
 class Board:
@@ -39,7 +39,7 @@ class Board:
         self.console, self.title = console, title
         self.entries: Sequence[Entry] = ()
         self.time_left: Callable[[], float | None] = lambda: None
-        self._told: dict[str, int] = {}  # fifths of each run that there was a line about
+        self._told: dict[str, int] = {}  # fifths of each run that have been reported
         self._live = Live(get_renderable=self.render, console=console, refresh_per_second=1, transient=False)
 
     def __enter__(self) -> Board:
@@ -85,7 +85,7 @@ class Board:
         return Group(Text(self.title, style="bold"), self._table(), Text(self.summary()))
 
     def summary(self) -> str:
-        """How many are in which state, and when all will be over."""
+        """How many are in which state, and the time left."""
         counts = Counter(entry.doing for entry in self.entries)
         parts = [f"{counts[doing]} {doing}" for doing in ("done", "running", "waiting", "failed", "stopped")]
         found = ", ".join(part for part in parts if not part.startswith("0 "))
@@ -136,7 +136,7 @@ def clock(seconds: float) -> str:
 
 
 def time_left(entries: Sequence[Entry], at_once: int) -> Callable[[], float | None]:
-    """A function that gives the seconds until all jobs are over; it looks at the records now and then."""
+    """A function that gives the seconds until all jobs are over; it rereads the records now and then."""
     looked = -PACE_EVERY
     pace = Pace({}, None)
 
@@ -162,7 +162,7 @@ def overview(suite: Suite, jobs: Sequence[Job], out: Path, *, at_once: int) -> G
     table = Table(box=None, padding=(0, 2), show_edge=False)
     for name in ("row", "seed", "state", "time left"):
         table.add_column(name, justify="left" if name in ("row", "state") else "right", no_wrap=True)
-    table.columns[0].min_width = max(len(job.row) for job in jobs)  # a cut name may be that of another row
+    table.columns[0].min_width = max(len(job.row) for job in jobs)  # a truncated name may be that of another row
     for job, status, left in zip(jobs, statuses, seconds, strict=True):
         table.add_row(job.row, str(job.seed), _state(job, status), clock(left) if left else "")
     title = Text(f"{suite.name} in {out}: {_counts(statuses)}", style="bold")
@@ -177,7 +177,7 @@ def _state(job: Job, status: Status) -> str:
 
 
 def _refusals(jobs: Sequence[Job], statuses: Sequence[Status]) -> Iterator[str]:
-    """A line for each reason not to touch runs, with their names: many have the same."""
+    """A line for each reason why runs are refused, with their names: many share one."""
     names: dict[str, list[str]] = {}
     for job, status in zip(jobs, statuses, strict=True):
         if status.state in REFUSED:

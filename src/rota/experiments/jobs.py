@@ -81,7 +81,7 @@ def plan(
 ) -> list[Job]:
     """All runs, the first seed of every row before the second, so that what is finished early can be compared.
 
-    Every config is checked here: a mistake in the last row is told before the first one has run for hours.
+    Every config is checked here: a mistake in the last row is reported before the first one has run for hours.
     """
     for override in overrides:
         check_own(override.partition("=")[0].strip(), f"--set {override!r}")
@@ -112,7 +112,7 @@ def _check_circles(jobs: Sequence[Job]) -> None:
 
 
 def describe(suite: Suite, out: Path, jobs: Sequence[Job]) -> dict[str, Any]:
-    """What ``suite.json`` says; rows and seeds of an earlier start with others stay in it."""
+    """What ``suite.json`` says; rows and seeds of earlier calls stay in it."""
     before = _described(out)
     known = {row["name"]: row for row in before.get("rows", [])}
     known |= {job.row: _row(suite, job) for job in reversed(jobs)}
@@ -161,9 +161,9 @@ class Status:
     """How far a run is."""
 
     state: State
-    step: int = 0  # of the newest checkpoint, from which it would go on
+    step: int = 0  # of the newest checkpoint, from which it would resume
     dev_loss: float | None = None  # mean over languages at the last validation, nats per token
-    why: str = ""  # for what reason it is refused
+    why: str = ""  # why it is refused
 
 
 def look(job: Job) -> Status:
@@ -221,13 +221,13 @@ def check_sources(jobs: Sequence[Job], out: Path) -> None:
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds that things take, and where these figures come from."""
+    """Seconds that updates and evaluations take, and where these figures come from."""
 
     by_row: dict[str, float]  # of one update
     evaluation: float | None  # of scoring a run; None: no run has been scored yet
 
     def seconds(self, job: Job, status: Status) -> float:
-        """Of what is still to be done on a job."""
+        """For what is still to be done on a job."""
         if status.state == "done" or status.state in REFUSED:
             return 0.0
         left = job.config.training.steps - status.step
@@ -279,10 +279,10 @@ def _trained(run: Run) -> tuple[int, float]:
 
 
 def _scored(run: Run) -> list[float]:
-    """Seconds of each evaluation that came to its end."""
+    """Seconds of each evaluation that finished."""
     return [entry["seconds"] for entry in run.read("phases") if entry["phase"] == "evaluate" and entry["code"] == 0]
 
 
 def together(seconds: Sequence[float], at_once: int) -> float:
-    """Of several jobs, ``at_once`` of them side by side: never less than the longest one."""
+    """Seconds of several jobs, ``at_once`` of them in parallel: never less than the longest one."""
     return max(sum(seconds) / at_once, *seconds, 0.0) if seconds else 0.0

@@ -29,7 +29,7 @@ Phase = Literal["train", "evaluate"]
 Doing = Literal["waiting", "running", "done", "failed", "stopped"]
 
 ANOTHER: Final = "choose another folder with --out, or delete what is there"
-"""The remedy where a folder holds a run with other settings."""
+"""What to do if a folder holds a run with other settings."""
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -110,7 +110,7 @@ def _train(job: Job) -> list[str]:
 
 
 def evaluate_command(job: Job) -> list[str]:
-    """The run knows how it is to be scored; what has changed since it began is said."""
+    """The run knows how it is to be scored; options say what has changed since it began."""
     before = job.run.setting("config.evaluation")
     now = job.config.evaluation.model_dump(mode="json")
     changed = [key for key in now if before.get(key) != now[key]]
@@ -130,7 +130,7 @@ def _environment(threads: int) -> dict[str, str]:
 
 
 def what_went_wrong(job: Job, code: int) -> str:
-    """The last line of the log, and how the process ended if it had no say in it."""
+    """The last line of the log, and the signal that ended the process, if one did."""
     line = next(job.run.last_log_lines(), "its log is empty").removeprefix("error: ")
     if code < 0:
         name = signal.Signals(-code).name
@@ -141,7 +141,7 @@ def what_went_wrong(job: Job, code: int) -> str:
 
 @dataclass
 class Entry:
-    """A job and what has become of it."""
+    """A job and its state."""
 
     job: Job
     status: Status
@@ -172,7 +172,7 @@ class Entry:
         return self.step >= self.steps and self.job.run.is_saved(self.steps)
 
     def refresh(self) -> None:
-        """Reads how far the run is."""
+        """Read how far the run is."""
         run = self.job.run
         step = max(run.last_step(), self.status.step)
         if step != self.step and self.mark is None:
@@ -180,14 +180,14 @@ class Entry:
         self.step, self.dev_loss = step, run.last_dev_loss()
 
     def seconds_left(self) -> float | None:
-        """Of its training, at the speed since it was started."""
+        """Until its training ends, at the speed since it was started."""
         if self.mark is None or self.step <= self.mark[1]:
             return None
         return (self.steps - self.step) * (time.monotonic() - self.mark[0]) / (self.step - self.mark[1])
 
 
 class Queue:
-    """All jobs of a suite. ``changed`` hears of every entry that begins or ends."""
+    """All jobs of a suite. ``changed`` is called with every entry that begins or ends."""
 
     def __init__(
         self, jobs: Sequence[Job], start: Start, *, at_once: int, changed: Callable[[Entry], None] = lambda _: None
@@ -223,7 +223,7 @@ class Queue:
         return [entry for entry in self.entries.values() if entry.doing == "running"]
 
     def _begin(self) -> None:
-        """Starts what can be started."""
+        """Start what can be started."""
         for entry in [entry for entry in self.entries.values() if entry.doing == "waiting"]:
             needed = self._needed(entry)
             if any(other.over for other in needed):
@@ -299,16 +299,16 @@ def _entry(job: Job) -> Entry:
 
 
 def alone(out: Path) -> AbstractContextManager[None]:
-    """Only one ``rota compare`` works on a folder; the lock goes with the process, however it ends."""
+    """Only one ``rota compare`` works on a folder; the lock ends with the process, however that ends."""
     return locked(out / ".lock", refusal=f"another rota compare works on {out}; wait for it, or choose another --out")
 
 
 def stop_with_parent(parent: int) -> None:
-    """SIGTERM comes when ``parent`` ends, even if it is killed; where there is no Linux, nothing happens."""
+    """Ask Linux for a SIGTERM when ``parent`` ends, even if it is killed; elsewhere nothing happens."""
     if not sys.platform.startswith("linux"):
         return
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != parent:  # it ended before we asked
+    if os.getppid() != parent:  # it ended before the call
         sys.exit(128 + signal.SIGTERM)
 
 

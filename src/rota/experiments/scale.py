@@ -1,4 +1,4 @@
-"""From a full-size run to one that a laptop finishes: the one place that says what shrinks, and how."""
+"""From a full-size run to one that a laptop can finish: what shrinks, and how."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def scaled(values: Values, scale: Scale) -> Values:
 
     Durations (warm-ups, checkpoints, validations, those of the teacher) keep their share of the run. The learning rate
     keeps its *peak*: that of ``values``, or ``scale.peak``, tuned for the small run. The Noam factor would raise it:
-    its peak falls with the square root of the warm-up, which is shorter here. What else changes in a teacher says the
-    method ``scaled`` of its config.
+    its peak falls with the square root of the warm-up, which is shorter here. The method ``scaled`` of a
+    teacher's config says what else changes in the teacher.
     """
     full = parse_config(values)
     check_durations(full)

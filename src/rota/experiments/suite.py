@@ -39,7 +39,7 @@ class Row(Settings):
 
 
 def parse_seeds(value: Any) -> Any:
-    """``5`` is the seeds 1 to 5, ``"1,2,3"`` and ``[1, 2, 3]`` are these three."""
+    """``5`` means the seeds 1 to 5; ``"1,2,3"`` and ``[1, 2, 3]`` mean these three."""
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()] if "," in value else value.strip()
     if isinstance(value, list | tuple):
@@ -60,7 +60,7 @@ def _seed(value: Any, written: Any) -> int:
 
 
 def check_name(value: Any) -> Any:
-    """Rows and suites are folders: ``..`` would be the one above."""
+    """Rows and suites are names of folders, so ``..`` is refused."""
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is not text; write the name in quotes: {str(value)!r}")
     if not NAME.fullmatch(value):
@@ -131,7 +131,7 @@ class Suite(Settings):
         return result
 
     def choose(self, wanted: str | None) -> list[str]:
-        """The rows that a list such as ``main,dqn-tau-*`` names, in the order of the suite."""
+        """The rows named by a list such as ``main,dqn-tau-*``, in the order of the suite."""
         parts = [part.strip() for part in ("default" if wanted is None else wanted).split(",") if part.strip()]
         if not parts:
             raise ValueError(f"--rows {wanted!r} names no row; suite {self.name!r} has {', '.join(self.rows)}")

@@ -1,4 +1,4 @@
-"""The paper's grid on two cores: the same rows, scaled down, on a corpus that a package registry has."""
+"""The paper's grid on two cores: the same rows, scaled down, on a corpus from a package registry."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SWEEP: Final = (1.5, 2, 3, 5, 10)
 
 
 def laptop() -> Suite:
-    """The paper's grid on the catalogues, in some minutes of one core a run."""
+    """The paper's grid on the catalogues, a few minutes of one core for each run."""
     rows = MAIN | TSCL_ABLATION | DQN_ABLATION | CONTROLS
     return _small("laptop", rows, default=(*MAIN, "temperature-2", "temperature-5", "replay-proportions"))
 
