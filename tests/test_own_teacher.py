@@ -16,10 +16,10 @@ import pytest
 from rota.config import RunConfig, parse_config, teacher_config
 from rota.records import read_record
 from rota.settings import ConfigError
+from rota.simulation.simulate import simulate_config
+from rota.simulation.worlds import stationary
 from rota.teachers import Classroom, build_teacher
-from rota.teachers.own import find_config
-from rota.training.scripted import stationary
-from rota.training.simulate import simulate_config
+from rota.teachers.lookup import find_config
 from rota.types import Decision, Observation
 
 DOCS = Path(__file__).parents[1] / "docs"

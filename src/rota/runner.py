@@ -19,14 +19,14 @@ from rota.evaluation.evaluate import Evaluation
 from rota.evaluation.policy import PolicyProbe, probe_checkpoint
 from rota.evaluation.translator import find_checkpoint, read_run
 from rota.records import read_record
+from rota.simulation.simulate import SimulationResult, compare
+from rota.simulation.worlds import make_world
 from rota.student.hardware import TooLargeError
 from rota.student.nmt import NotFiniteError
 from rota.student.team import Team
 from rota.training.display import Display
 from rota.training.distributed import RankLostError, join_team
 from rota.training.loop import Loop
-from rota.training.scripted import make_world
-from rota.training.simulate import SimulationResult, compare
 from rota.training.stop import StopSignal, stop_on_signals
 
 

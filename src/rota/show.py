@@ -23,8 +23,8 @@ from rota.evaluation.evaluate import Evaluation
 from rota.evaluation.metrics import LABELS
 from rota.evaluation.policy import PolicyProbe
 from rota.evaluation.selection import Selection
+from rota.simulation.simulate import SimulationResult
 from rota.teachers import TeacherConfig, WarmupConfig
-from rota.training.simulate import SimulationResult
 
 # Text of users goes through these: "[/b]" in a sentence or a path is no markup.
 console = Console(markup=False, emoji=False, highlight=False)

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from rota.teachers import Classroom, build_teacher
-from rota.teachers.dqn_config import DQNConfig
+from rota.teachers.dqn.config import DQNConfig
 from rota.types import Observation, Watch
 
 ARMS = ("az", "tr", "ru")

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from replay_cases import make_run
 
 from rota.teachers import AnyTeacherConfig, Classroom, ReplayProportions, ReplayShuffled, build_teacher
-from rota.teachers.qnetwork import Transitions
+from rota.teachers.dqn.agent import Transitions
 from rota.types import Decision
 
 

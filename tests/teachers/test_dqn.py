@@ -7,8 +7,8 @@ from dqn_cases import ARMS, make, observation, play, prototype_at, weights_of
 
 from rota.teachers import DQN, Classroom
 from rota.teachers.dqn import exponential_epsilon, linear_epsilon
-from rota.teachers.dqn_config import DQNConfig
-from rota.teachers.replay import Replay
+from rota.teachers.dqn.agent import Replay
+from rota.teachers.dqn.config import DQNConfig
 from rota.types import Decision, Observation, Watch
 
 

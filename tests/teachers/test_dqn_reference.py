@@ -9,7 +9,7 @@ from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
 from stable_baselines3.common.utils import polyak_update
 
-from rota.teachers.qnetwork import QLearner, Transitions, q_network
+from rota.teachers.dqn.agent import QLearner, Transitions, q_network
 
 INPUTS, HIDDEN, ARMS, TAU = 12, [16, 16], 4, 0.005
 

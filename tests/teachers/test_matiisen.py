@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from rota.teachers import Classroom, Naive, Sampling, Window
+from rota.teachers.bandits.tscl import TSCLConfig
 from rota.teachers.rewards import SameArmGain
-from rota.teachers.tscl import TSCLConfig
 from rota.types import Decision, Observation
 
 ARMS = ("az", "tr")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rota.teachers import TSCL, Classroom, FirstVisits, Warmup, build_teacher
-from rota.teachers.tscl import TSCLConfig
+from rota.teachers.bandits.tscl import TSCLConfig
 from rota.types import Decision, Observation, Watch
 
 ARMS = ("az", "tr", "ru")

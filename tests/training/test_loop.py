@@ -11,7 +11,7 @@ from rota.settings import Duration
 from rota.student.nmt import NotFiniteError
 from rota.teachers.base import Measurements
 from rota.training.journal import Journal
-from rota.training.loop import Loop, TrainingConfig
+from rota.training.loop import Loop
 from rota.training.probe import Probe
 from rota.training.streams import Streams
 from rota.types import Batch, Decision, SentenceLosses, Watch

@@ -4,12 +4,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from rota.simulation.simulate import best_mixture, compare, fixed_mixture, simulate, simulate_config
+from rota.simulation.worlds import WORLDS, ScriptedStudent, make_world
 from rota.teachers import Static
-from rota.teachers.dqn_config import DQNConfig
+from rota.teachers.bandits.tscl import TSCLConfig
+from rota.teachers.dqn.config import DQNConfig
 from rota.teachers.static import UniformConfig
-from rota.teachers.tscl import TSCLConfig
-from rota.training.scripted import WORLDS, ScriptedStudent, make_world
-from rota.training.simulate import best_mixture, compare, fixed_mixture, simulate, simulate_config
 from rota.types import Decision, Watch
 
 

@@ -13,9 +13,9 @@ from rota.experiments.values import Values, merged
 from rota.settings import ConfigError, Count, Duration, Settings
 from rota.student.config import Schedule, StudentConfig
 from rota.teachers import TeacherConfig
-from rota.teachers.dqn_config import DQNConfig
-from rota.teachers.replay_run import ReplayProportionsConfig, ReplayShuffledConfig
-from rota.teachers.tscl import TSCLConfig
+from rota.teachers.bandits.tscl import TSCLConfig
+from rota.teachers.controls import ReplayProportionsConfig, ReplayShuffledConfig
+from rota.teachers.dqn.config import DQNConfig
 
 
 class Scale(Settings):
@@ -122,7 +122,7 @@ def _resized(value: Any, full: RunConfig, share: float) -> Any:
 def _dqn(teacher: DQNConfig, full: RunConfig, steps: int, more_decisions: int) -> dict[str, Any]:
     share = steps / full.training.steps
     every = max(1, teacher.decide_every // more_decisions)
-    parts = teacher.measurements().refresh_every * (teacher.decide_every // every)
+    parts = teacher.state_measure.refresh_every * (teacher.decide_every // every)
     warmup = 0 if teacher.warmup is None else teacher.warmup.until.steps(full.training.steps)
     before = _decisions(teacher, full.training.steps, warmup)
     now = (steps - round(warmup * share)) // every
