@@ -45,6 +45,7 @@ CASES = {
     "replay-proportions": {"name": "replay-proportions", "run": "other", "warmup": 10},
     "replay-shuffled": {"name": "replay-shuffled", "run": "other", "window": 7},
     "a user's own": {"name": "own_teacher:WorstFirstConfig", "epsilon": 0.3},
+    "one with a measure of its own": {"name": "own_measure:TailFirstConfig", "epsilon": 0.3},
 }
 
 
@@ -83,7 +84,7 @@ def test_another_seed_gives_another_schedule():
 
 @pytest.mark.parametrize("case", CASES)
 def test_open_loop_schedules_do_not_listen_and_the_others_do(case):
-    listens = CASES[case]["name"].startswith(("tscl", "dqn", "own_teacher"))
+    listens = CASES[case]["name"].startswith(("tscl", "dqn", "own_"))
     assert Rehearsal(CASES[case]).turns.listens == listens
 
 

@@ -18,7 +18,7 @@ from typing import Any, TypeGuard
 
 from pydantic import ValidationError
 
-from rota.settings import explain
+from rota.settings import MistakeInsideError
 from rota.teachers.base import TeacherConfig
 
 ENTRY_POINTS = "rota.teachers"
@@ -41,7 +41,7 @@ def look_up(value: Any, registry: Mapping[str, type[TeacherConfig]]) -> TeacherC
     try:
         return kind.model_validate(value)
     except ValidationError as error:
-        raise ValueError(explain(error, kind)) from None
+        raise MistakeInsideError(error, kind) from None
 
 
 def _checked_instance(config: TeacherConfig, registry: Mapping[str, type[TeacherConfig]]) -> TeacherConfig:

@@ -5,6 +5,6 @@
 the clock and on what is played.
 """
 
-from rota.testing.contract import Rehearsal, TeacherContract, same_state
+from rota.testing.contract import Rehearsal, TeacherContract, observation_of, same_state
 
-__all__ = ["Rehearsal", "TeacherContract", "same_state"]
+__all__ = ["Rehearsal", "TeacherContract", "observation_of", "same_state"]

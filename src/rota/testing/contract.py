@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -197,6 +197,25 @@ class TeacherContract:
             early.play()
             early.tell()
         assert decisions == usual.run(self.turns)
+
+
+def observation_of(
+    watches: Iterable[Measure],
+    step: int,
+    plays: Decision | Mapping[Arm, int],
+    values: Mapping[type[Measure], Any],
+    updates: int = 1,
+) -> Observation:
+    """An observation for a teacher that watches ``watches``: each measure has the value that its class has here.
+
+    ``plays`` is a decision with ``updates`` updates, or updates by arm. Measures without a value are left out.
+    """
+    if isinstance(plays, Decision):
+        played: tuple[tuple[Decision, int], ...] = ((plays, updates),)
+    else:
+        played = tuple((Decision(arm, why="told"), count) for arm, count in plays.items())
+    measured = {measure: values[type(measure)] for measure in watches if type(measure) in values}
+    return Observation(step, played, measured)
 
 
 @contextmanager

@@ -129,7 +129,7 @@ class Turns:
             self._plays = [(Decision.from_state(decision), updates) for decision, updates in state["plays"]]
             self._losses = {arm: (total, count) for arm, (total, count) in state["losses"].items()}
         else:
-            self._plays, self._losses = _first_version(self.decision, state["played"], state["train_loss"])
+            self._plays, self._losses = _first_version(self.decision, state, self.decide_every)
         self.watches = self._broadcast(lambda: tuple(self.teacher.watches))
 
 
@@ -138,14 +138,16 @@ def _decision(state: State | None) -> Decision | None:
 
 
 def _first_version(
-    decision: Decision | None, played: Mapping[Arm, int], train_loss: float
+    decision: Decision | None, state: State, decide_every: int
 ) -> tuple[list[tuple[Decision, int]], dict[Arm, tuple[float, int]]]:
     """Plays and losses from the updates by arm, the sum of all training losses and the decision in progress."""
-    mean = train_loss / max(1, sum(played.values()))
+    played = Counter[Arm](state["played"])
+    mean = state["train_loss"] / max(1, played.total())
     losses = {arm: (mean * updates, updates) for arm, updates in played.items()}
     if decision is None or not played:
         return [], losses
-    if list(played) == [decision.arm]:
-        return [(decision, played[decision.arm])], losses
-    earlier = [(Decision(arm, why="not recorded"), updates) for arm, updates in played.items()]
-    return [*earlier, (decision, 0)], losses
+    latest = state["step"] % decide_every or decide_every
+    earlier = [
+        (Decision(arm, why="not recorded"), updates - latest * (arm == decision.arm)) for arm, updates in played.items()
+    ]
+    return [*(play for play in earlier if play[1]), (decision, latest)], losses
