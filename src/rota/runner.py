@@ -25,7 +25,7 @@ from rota.student.hardware import TooLargeError
 from rota.student.nmt import NotFiniteError
 from rota.student.team import Team
 from rota.training.display import Display
-from rota.training.distributed import RankLostError, join_team
+from rota.training.distributed import join_team
 from rota.training.loop import Loop
 from rota.training.stop import StopSignal, stop_on_signals
 
@@ -33,18 +33,13 @@ from rota.training.stop import StopSignal, stop_on_signals
 def train_with_display(config: RunConfig, run: Path, *, until: int | None, again: str) -> Loop:
     """Train under a live display; ``again`` is the command that goes on after an interruption."""
     log_to_console()
-    try:
-        with join_team(config.student.device) as team:
-            show.console.quiet = not team.first
-            check_before_preparing(config, run, team)
-            with show.progress_bar() as progress:
-                store = team.after_first(lambda: api.prepare(config, progress=progress))
-            with api.locked(run, team):
-                return _train(config, store, run, team, until=until, again=again)
-    except RankLostError as error:
-        if error.speaks:
-            raise
-        raise SystemExit(1) from None
+    with join_team(config.student.device) as team:
+        show.console.quiet = not team.first
+        check_before_preparing(config, run, team)
+        with show.progress_bar() as progress:
+            store = team.after_first(lambda: api.prepare(config, progress=progress))
+        with api.locked(run, team):
+            return _train(config, store, run, team, until=until, again=again)
 
 
 def _train(config: RunConfig, store: Store, run: Path, team: Team, *, until: int | None, again: str) -> Loop:
