@@ -17,7 +17,7 @@ NOT_COMPARED = {"timings.jsonl", ".lock"}
 FOR_PEOPLE = ("*.png", "*.svg", "index.html", "report.md", "README.md")
 # Versions, paths, and the checksums of files that are compared themselves.
 FREE_KEYS = {"run.json": {"versions", "data.folder"}, "checkpoint.json": {"files"}}
-NUMBERS = {"F32": "<f4", "F64": "<f8", "I64": "<i8"}
+NUMBERS = {"F32": ("<f4", "<u4"), "F64": ("<f8", "<u8"), "I64": ("<i8", "<u8")}  # as values and as bits
 
 
 @dataclass(frozen=True)
@@ -114,9 +114,10 @@ def _tensors(data: bytes) -> dict[str, tuple[str, list[int], bytes]]:
 def _how_far(old: bytes, new: bytes, kind: str) -> str:
     if kind not in NUMBERS:
         return "other bytes"
-    before, after = (np.frombuffer(data, NUMBERS[kind]).astype(float) for data in (old, new))
-    far = np.abs(after - before).max()
-    return f"{(before != after).sum():,} of {before.size:,} values differ, by {far:.2g} at most"
+    values, bits = NUMBERS[kind]
+    changed = np.frombuffer(old, bits) != np.frombuffer(new, bits)
+    far = np.abs(np.frombuffer(new, values).astype(float) - np.frombuffer(old, values)).max()
+    return f"{changed.sum():,} of {changed.size:,} values differ, by {far:.2g} at most"
 
 
 def compare_values(

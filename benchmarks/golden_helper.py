@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-SECONDS = 300  # after which a process that hangs is ended
+SECONDS = 1200  # after which a process that hangs is ended; a busy machine takes its time
 IMPORTED = (
     *("torch", "torch._dynamo", "torch.distributed", "torch.nn.parallel", "torch.utils.tensorboard", "tokenizers"),
     *("sacrebleu", "safetensors.numpy", "pydantic.plugin", "ruamel.yaml", "typer", "rich.live", "rich.progress"),
