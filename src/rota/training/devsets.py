@@ -84,11 +84,11 @@ class DevSets:
 
     def sizes(self, measures: Iterable[Measure] = ()) -> dict[str, Any]:
         """What ``run.json`` says of the measurements: sentences and tokens that are really there."""
-        by_class = {type(measure): measure for measure in (DevLoss(), JointLoss(), GroupLosses(), *measures)}
-        dev, joint, groups = by_class[DevLoss], by_class[JointLoss], by_class[GroupLosses]
-        assert isinstance(dev, DevLoss)
-        assert isinstance(joint, JointLoss)
-        assert isinstance(groups, GroupLosses)
+        watched = list(measures)
+        tokens = next((measure.tokens for measure in watched if isinstance(measure, DevLoss | JointLoss)), 8_000)
+        dev = next((measure for measure in watched if isinstance(measure, DevLoss)), DevLoss(tokens=tokens))
+        joint = next((measure for measure in watched if isinstance(measure, JointLoss)), JointLoss(tokens=tokens))
+        groups = next((measure for measure in watched if isinstance(measure, GroupLosses)), GroupLosses())
         return {
             "teacher_sentences": {arm: len(self.teacher_part(arm)) for arm in self.languages},
             "selection_sentences": {arm: len(self.selection_part(arm)) for arm in self.languages},

@@ -117,6 +117,9 @@ class Turns:
             "decision": None if self.decision is None else self.decision.state(),
             "next": None if self._next is None else self._next.state(),
             "seen": dict(self.seen),
+            # What version 0.1 reads: updates by arm, and the sum of their losses.
+            "played": {arm: count for arm, (_, count) in self._losses.items()},
+            "train_loss": sum((total for total, _ in self._losses.values()), 0.0),
             "plays": [[decision.state(), updates] for decision, updates in self._plays],
             "losses": {arm: list(pair) for arm, pair in self._losses.items()},
         }
