@@ -118,8 +118,8 @@ def test_the_update_of_a_q_network_is_three_products_and_one_of_the_target_netwo
 
 
 def test_rotation_is_read_from_the_name_of_the_teacher():
-    assert teacher_config("dqn, refresh 1/5").measurements().refresh_every == 5
-    assert teacher_config("dqn").measurements().refresh_every == 1
+    assert teacher_config("dqn, refresh 1/5").state_measure.refresh_every == 5
+    assert teacher_config("dqn").state_measure.refresh_every == 1
 
 
 @pytest.mark.parametrize(
