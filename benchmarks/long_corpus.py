@@ -26,8 +26,7 @@ from typing import Any
 import numpy as np
 from tree import Use, watched
 
-from rota.data.manifest import Manifest
-from rota.data.store import Flat
+from rota.data.store import Flat, Manifest
 from rota.settings import parse_count
 from rota.types import IntArray
 

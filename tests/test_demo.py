@@ -3,7 +3,7 @@
 import pytest
 
 from rota import api, demo
-from rota.data.catalogues import CatalogueUnavailable
+from rota.data.corpora.gettext import CatalogueUnavailable
 
 TINY = {
     "data": {

@@ -21,8 +21,8 @@ from rota.checkpoint import Checkpoints
 from rota.checks import check_before_preparing
 from rota.config import RunConfig, parse_config
 from rota.data.batches import make_stream
-from rota.data.prepare import Progress as PrepareProgress
-from rota.data.prepare import prepare as prepare_data
+from rota.data.preparation.stages import Progress as PrepareProgress
+from rota.data.preparation.stages import prepare as prepare_data
 from rota.data.store import Store
 from rota.evaluation.config import Changes, EvaluationConfig
 from rota.evaluation.evaluate import Evaluation

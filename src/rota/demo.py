@@ -8,7 +8,7 @@ from typing import Any
 from rota import api, show
 from rota.analysis.shares import plot_shares
 from rota.config import SHORT_RUNS, RunConfig, parse_config
-from rota.data.catalogues import CatalogueUnavailable
+from rota.data.corpora.gettext import CatalogueUnavailable
 from rota.data.store import Store
 from rota.evaluation.evaluate import Evaluation
 from rota.evaluation.translations import read_translations

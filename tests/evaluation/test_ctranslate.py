@@ -11,7 +11,7 @@ from export_cases import LANGUAGES, SENTENCES, Saved, make_run
 
 from rota.checkpoint import Checkpoints
 from rota.commands import models
-from rota.data.corpus import tidy
+from rota.data.corpora.parallel import tidy
 from rota.evaluation.ctranslate import CTranslator
 from rota.evaluation.export import export
 from rota.evaluation.translator import Translator

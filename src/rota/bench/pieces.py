@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rota.data.manifest import MANIFEST
+from rota.data.store import MANIFEST
 from rota.student.config import PRESETS
 
 BENCHMARKS: Final = {

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from rota.checkpoint import Checkpoint, Checkpoints, damaged_file
-from rota.data.corpus import tidy
+from rota.data.corpora.parallel import tidy
 from rota.data.subwords import Subwords
 from rota.evaluation.config import Combine
 from rota.records import read_object

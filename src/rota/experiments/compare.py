@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rota import api, show
-from rota.data.workers import cores
+from rota.data.preparation.workers import cores
 from rota.experiments import on_ray
 from rota.experiments.board import Board, clock
 from rota.experiments.estimate import Pace, measure_pace, together
