@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Flag, auto
-from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -80,6 +80,20 @@ class SentenceLosses(NamedTuple):
     def per_token(self) -> float:
         """Mean over all tokens, in nats."""
         return float(self.sums.sum() / self.tokens.sum())
+
+
+class Mixture(NamedTuple):
+    """Shares of several arms, which need not sum to one: of the batches of an update, or of its sentences."""
+
+    shares: Mapping[Arm, float]
+    unit: Literal["batch", "sentence"] = "batch"
+
+
+class Selection(NamedTuple):
+    """The easiest ``share`` of the sentences of an arm, in the order of the column ``by`` of the store."""
+
+    by: str
+    share: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,7 +159,7 @@ class Sentences:
     def __init__(self, source: Flat, target: Flat, ranges: Mapping[Arm, tuple[int, int]]) -> None:
         self.source = source
         self.target = target
-        self._ranges = dict(ranges)
+        self.ranges = dict(ranges)
         self._languages = list(ranges)
         self._starts = np.array([start for start, _ in ranges.values()], dtype=np.int64)
 
@@ -168,9 +168,9 @@ class Sentences:
 
     def range(self, arm: Arm) -> tuple[int, int]:
         """First sentence of the language, and the one after its last."""
-        if arm not in self._ranges:
+        if arm not in self.ranges:
             raise ValueError(f"unknown language {arm!r}; the data have {', '.join(self._languages)}")
-        return self._ranges[arm]
+        return self.ranges[arm]
 
     def batch(self, arm: Arm, indices: IntArray) -> Batch:
         """The sentences in the order given; for an arm that is not a language, tokens are counted per language."""
@@ -187,7 +187,7 @@ class Sentences:
         return Batch(arm, source, source_lengths, target, target_lengths, by_language)
 
     def _tokens_by_language(self, arm: Arm, indices: IntArray, target_lengths: IntArray) -> dict[Arm, int]:
-        if arm in self._ranges:
+        if arm in self.ranges:
             return {arm: int(target_lengths.sum())}
         language = np.searchsorted(self._starts, indices, side="right") - 1
         tokens = np.bincount(language, weights=target_lengths)
