@@ -1,9 +1,8 @@
-"""What a GPU user expects, as far as the same code runs on a CPU: precision, compiling, flat attention, memory."""
+"""What a GPU user expects, as far as the same code runs on a CPU: precision, flat attention, memory."""
 
 from __future__ import annotations
 
 import inspect
-import shutil
 from itertools import groupby, pairwise
 
 import numpy as np
@@ -13,7 +12,6 @@ from student_cases import batch_of, make_network, make_student, random_pairs, st
 
 from rota.student import attention, varlen
 from rota.student.attention import Layout
-from rota.student.compiled import compile_blocks
 from rota.student.config import StudentConfig
 from rota.student.dropout import Noise
 from rota.student.hardware import upload
@@ -157,40 +155,6 @@ def test_laid_out_ahead_or_not_it_is_the_same_training(piece_tokens):
     expected = [plain.update(now) for now in batches]
     assert [ahead.update(now, lambda then=then: then) for now, then in pairwise([*batches, []])] == expected
     assert [wrong.update(now, lambda: batches[0]) for now in batches] == expected, "others than announced are no harm"
-
-
-# torch.compile looks at the gradient of every tensor it is given, which warns for most of them.
-looks_at_gradients = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
-
-
-@looks_at_gradients
-@pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_compiled_blocks_compute_what_plain_ones_do(dropout):
-    networks = make_network(), make_network()
-    compile_blocks(networks[1], backend="eager")
-    plain, compiled = (make_student(network, dropout=dropout, attention_dropout=dropout) for network in networks)
-    assert update_twice(compiled) == pytest.approx(update_twice(plain), rel=1e-5), "the same masks, whatever the shapes"
-    assert list(networks[0].state_dict()) == list(networks[1].state_dict())
-    batch = batch_of(random_pairs(*LENGTHS))
-    assert compiled.losses([batch]).per_token == pytest.approx(plain.losses([batch]).per_token, rel=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # of the compiler's own: deprecated parts of torch that it imports
-@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on a CPU")
-def test_the_compiler_of_torch_takes_the_blocks():
-    settings = {"preset": "tiny", "layers": 1, "width": 32, "feedforward": 64}
-    plain, compiled = (
-        build_student(StudentConfig(**settings, compile=compiled), vocabulary=23, steps=10, seed=1)
-        for compiled in (False, True)
-    )
-    assert update_twice(compiled) == pytest.approx(update_twice(plain), rel=1e-4)
-
-
-def test_compiling_without_a_compiler_is_refused(monkeypatch):
-    monkeypatch.setattr(shutil, "which", lambda _: None)
-    with pytest.raises(ValueError, match="needs a C\\+\\+ compiler on a CPU; install g\\+\\+"):
-        compile_blocks(make_network())
 
 
 def kernel_by_hand(query, key, value, query_bounds, key_bounds, longest_query, longest_key, *, window_size):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from rota.settings import Count, Duration, DurationField, Settings
 from rota.student.transformer import Shape
+
+logger = logging.getLogger(__name__)
 
 PRESETS: Final = {"tiny": (2, 128, 4, 512), "small": (3, 256, 4, 1024), "base": (6, 512, 8, 2048)}
 """Layers per side, width, heads, feed-forward width."""
@@ -57,7 +61,22 @@ class StudentConfig(Settings):
     precision: Literal["float32", "tf32", "bf16"] = "float32"  # tf32: on CUDA, as float32 elsewhere
     device: str = "auto"
     piece_tokens: Count | None = Field(default=None, ge=1)  # run at once; None: 1.5k on a CPU, elsewhere a batch
-    compile: bool = False  # the feed-forward blocks through torch.compile, which takes a minute first
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_compile(cls, values: Any) -> Any:
+        """Version 0.1 had ``compile``, which changed no result: configs and runs that name it are still read."""
+        if not isinstance(values, Mapping) or "compile" not in values:
+            return values
+        if values["compile"]:
+            logger.warning("student.compile no longer exists and is ignored; delete it from the config")
+        return {key: value for key, value in values.items() if key != "compile"}
+
+    @model_serializer(mode="wrap")
+    def _as_version_0_1_wrote_it(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """With the ``compile`` of version 0.1, so that the fingerprint of a config stays what it was."""
+        written: dict[str, Any] = write(self)
+        return written | {"compile": False}
 
     @model_validator(mode="after")
     def _buildable(self) -> StudentConfig:

@@ -7,7 +7,6 @@ from typing import Final
 
 import torch
 
-from rota.student.compiled import check_compiler
 from rota.student.config import StudentConfig
 
 logger = logging.getLogger(__name__)
@@ -19,10 +18,8 @@ _UNFIT: Final = {
 
 
 def check_machine(config: StudentConfig) -> None:
-    """Refuses, within a second, a device or a compiler that is not there; preparing data may take much longer."""
+    """Refuses, within a second, a device that is not there; preparing data may take much longer."""
     device = find_device(config.device)
-    if config.compile:
-        check_compiler(device)
     if config.precision == "bf16" and device.type == "cuda" and not torch.cuda.is_bf16_supported(False):
         logger.warning("student.precision is bf16, which this GPU can only imitate; those since Ampere have it")
 

@@ -56,12 +56,6 @@ class Noise:
         """By which kept states are multiplied."""
         return _scale(_threshold(self.states))
 
-    def states_mask(self, rows: int, width: int) -> Tensor:
-        """The next mask for states of this shape, as bytes: for those who drop by themselves."""
-        like = torch.empty((rows, width), dtype=torch.uint8, device=self.generator.device)
-        threshold = _threshold(self.states)
-        return _kept(like, threshold, self.generator) if threshold else like.fill_(1)
-
     def relu_dropped(self, states: Tensor) -> Tensor:
         """``dropout(relu(states))`` but for the scale, ``states_scale``, which is left to the caller.
 

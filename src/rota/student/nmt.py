@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from rota.student import varlen
-from rota.student.compiled import compile_blocks
 from rota.student.config import Schedule, StudentConfig
 from rota.student.devices import find_device
 from rota.student.dropout import Noise
@@ -55,8 +54,6 @@ def build_student(config: StudentConfig, *, vocabulary: int, steps: int, seed: i
         keep_memory()
     with memory_for(lambda: _student_too_large(shape)):
         network = Transformer(shape, torch.Generator().manual_seed(_mixed_seed(seed, 0, 0))).to(device)
-        if config.compile:
-            compile_blocks(network)
         return NMT(
             network,
             seed=seed,

@@ -111,7 +111,7 @@ class Layer(nn.Module):
     feedforward: FeedForward
 
     def feed(self, states_ND: Tensor, noise: Noise | None) -> Tensor:
-        """The feed-forward block; :func:`rota.student.compiled.compile_blocks` puts another one in its place."""
+        """The feed-forward block, added to the states."""
         return _add(states_ND, self.feedforward(self.feedforward_norm(states_ND), noise), noise)
 
 
