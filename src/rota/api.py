@@ -32,8 +32,8 @@ from rota.evaluation.translator import read_run
 from rota.records import Record, write_atomically
 from rota.settings import FREE, ConfigError, leaves
 from rota.student.nmt import build_student
-from rota.student.team import Team
 from rota.teachers import Classroom, build_teacher
+from rota.team import Team
 from rota.training.devsets import DevSets
 from rota.training.distributed import NoRecord, join_team
 from rota.training.journal import Journal

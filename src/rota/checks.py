@@ -7,9 +7,9 @@ from pathlib import Path
 
 from rota.config import RunConfig
 from rota.settings import ConfigError
-from rota.student.devices import check_machine
-from rota.student.team import Team
+from rota.student.hardware import check_machine
 from rota.teachers.static import TwoPhaseConfig
+from rota.team import Team
 
 logger = logging.getLogger(__name__)
 

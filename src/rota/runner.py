@@ -21,7 +21,7 @@ from rota.evaluation.translator import find_checkpoint, read_run
 from rota.records import read_record
 from rota.student.hardware import TooLargeError
 from rota.student.nmt import NotFiniteError
-from rota.student.team import Team
+from rota.team import Team
 from rota.training.display import Display
 from rota.training.distributed import RankLostError, join_team
 from rota.training.loop import Loop

@@ -17,9 +17,9 @@ from rota.bench.spending import PRODUCTS, REST, kind_of
 from rota.bench.streams import shares_of_updates
 from rota.bench.teaching import learning_flops, teacher_config
 from rota.bench.work import forward_flops, make_student, padding, random_batch, update_flops
+from rota.student.config import Shape
 from rota.student.nmt import TRAINING_TOKENS
-from rota.student.packs import pieces
-from rota.student.transformer import Shape
+from rota.student.pieces import pieces
 from rota.teachers.dqn_config import DQNConfig
 from rota.types import Batch
 

@@ -10,7 +10,7 @@ import torch
 from rota import api
 from rota.config import parse_config
 from rota.student.config import StudentConfig
-from rota.student.devices import check_machine, find_device
+from rota.student.hardware import check_machine, find_device
 from rota.training.distributed import choose_backend
 
 CONFIG = {"data": {"corpus": "synthetic"}, "training": {"steps": 20}, "student": {"lr_warmup": 1}}
@@ -80,7 +80,7 @@ def test_a_gpu_without_bf16_is_told_of(gpus, monkeypatch, caplog, precision):
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: including_emulation)
     with caplog.at_level(logging.WARNING):
         check_machine(StudentConfig(precision=precision))
-    assert ("bf16, which this GPU can only imitate" in caplog.text) == (precision == "bf16")
+    assert ("bf16, which this GPU only emulates" in caplog.text) == (precision == "bf16")
 
 
 def test_what_this_machine_lacks_is_said_before_the_data_are_prepared(tmp_path, monkeypatch, rota):

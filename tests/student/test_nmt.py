@@ -10,8 +10,9 @@ from student_cases import batch_of, make_network, make_student, random_pairs, st
 from torch.nn.functional import cross_entropy
 
 from rota.student.config import LearningRate, Schedule, StudentConfig
-from rota.student.dropout import Noise
-from rota.student.nmt import NotFiniteError, build_student, find_device
+from rota.student.hardware import find_device
+from rota.student.kernels.dropout import Noise
+from rota.student.nmt import NotFiniteError, build_student
 from rota.student.transformer import logits
 from rota.types import Student
 
@@ -165,7 +166,7 @@ def test_clipping_scales_the_gradient_to_the_norm():
 
 def test_bf16_runs_and_stays_close():
     batch = batch_of(random_pairs(*LENGTHS))
-    exact, rounded = make_student(), make_student(bf16=True, dropout=0.1, attention_dropout=0.1)
+    exact, rounded = make_student(), make_student(precision="bf16", dropout=0.1, attention_dropout=0.1)
     assert rounded.losses([batch]).per_token == pytest.approx(exact.losses([batch]).per_token, rel=0.05)
     losses = [rounded.update([batch]) for _ in range(5)]
     assert losses[-1] < losses[0]

@@ -20,7 +20,7 @@ from rota.data.batches import make_stream
 from rota.records import read_record
 from rota.student.config import StudentConfig
 from rota.student.nmt import build_student
-from rota.student.team import Team
+from rota.team import Team
 from rota.training import distributed as processes
 from rota.training.distributed import choose_backend, join_team
 

@@ -17,10 +17,10 @@ import torch
 from rota.bench.pieces import Piece
 from rota.bench.rows import Row, row
 from rota.bench.work import Seconds, make_student, random_batch, timed, update_flops
-from rota.student.loss import CHUNK_LOGITS, CHUNK_ROWS
+from rota.student.config import Shape
+from rota.student.kernels.loss import CHUNK_LOGITS, CHUNK_ROWS
 from rota.student.nmt import NMT
-from rota.student.packs import pieces
-from rota.student.transformer import Shape
+from rota.student.pieces import pieces
 from rota.types import Batch
 
 

@@ -12,9 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from rota.student.config import StudentConfig
+from rota.student.config import Shape, StudentConfig
 from rota.student.nmt import NMT, build_student
-from rota.student.transformer import Shape
 from rota.types import Batch, IntArray
 
 FIRST_WORD = 4  # below are the special symbols

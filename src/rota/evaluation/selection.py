@@ -16,7 +16,7 @@ from rota.evaluation.metrics import groups, score
 from rota.evaluation.translations import SELECTION_PART, Combination, Counter, Progress, Translations, read_translations
 from rota.evaluation.translator import Loader, find_windows, read_run
 from rota.records import read_record, write_atomically
-from rota.student.decoding import EncoderCache
+from rota.student.search import EncoderCache
 from rota.types import Arm
 
 

@@ -1,4 +1,4 @@
-"""How large the student is and how it learns: its settings and the learning-rate schedule."""
+"""How large the student is and how it learns: its settings and the learning-rate schedule. No torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any, Final, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from rota.settings import Count, Duration, DurationField, Settings
-from rota.student.transformer import Shape
 
 logger = logging.getLogger(__name__)
 
@@ -19,8 +18,52 @@ PRESETS: Final = {"tiny": (2, 128, 4, 512), "small": (3, 256, 4, 1024), "base": 
 """Layers per side, width, heads, feed-forward width."""
 
 
+@dataclass(frozen=True)
+class Shape:
+    """How large a network is."""
+
+    vocabulary: int
+    encoder_layers: int
+    decoder_layers: int
+    width: int
+    heads: int
+    feedforward: int
+    tie_embeddings: bool = True  # the output projection is the embedding matrix; both sides always share theirs
+
+    def __post_init__(self) -> None:
+        if self.width % self.heads or self.width % 2 or self.width < 4:
+            raise ValueError(
+                f"width {self.width} with {self.heads} heads: choose an even width that the number of heads divides"
+            )
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A rate that rises linearly to ``peak`` at step ``warmup`` and then falls.
+
+    It falls with the inverse square root of the step, or, if ``end`` is given, linearly to 0 just after step ``end``.
+    """
+
+    peak: float
+    warmup: int  # 0 and 1 mean the same: the first step has the highest rate
+    end: int | None = None
+
+    @classmethod
+    def from_scale(cls, scale: float, *, width: int, warmup: int, end: int | None = None) -> Schedule:
+        return cls(peak=scale * (width * max(warmup, 1)) ** -0.5, warmup=warmup, end=end)
+
+    def __call__(self, step: int) -> float:
+        """The learning rate of the given update; the first one is 1."""
+        warmup = max(self.warmup, 1)
+        if step <= warmup:
+            return self.peak * step / warmup
+        if self.end is None:
+            return self.peak * math.sqrt(warmup / step)
+        return self.peak * max(0.0, (self.end + 1 - step) / (self.end + 1 - warmup))
+
+
 class LearningRate(Settings):
-    """How high the rate rises; exactly one of the two is given.
+    """How high the rate rises, by exactly one of ``scale`` and ``peak``, and how it falls.
 
     ``scale`` is the factor of Vaswani et al. and of OpenNMT-py's ``noam``: the rate is ``scale * width ** -0.5 *
     min(step ** -0.5, step * warmup ** -1.5)``. ``peak`` is the rate at the end of the warm-up, whatever the width.
@@ -85,8 +128,22 @@ class StudentConfig(Settings):
             raise ValueError(f"betas {self.betas} must lie between 0 and 1; the paper has 0.9 and 0.998")
         return self
 
+    @property
+    def dropout_of_attention(self) -> float:
+        """Dropout of the attention weights."""
+        return self.dropout if self.attention_dropout is None else self.attention_dropout
+
+    def schedule(self, steps: int) -> Schedule:
+        """The learning rate of a run of so many steps."""
+        rate, warmup = self.learning_rate, self.lr_warmup.steps(steps)
+        end = steps if rate.decay == "linear" else None
+        if rate.peak is not None:
+            return Schedule(rate.peak, warmup, end)
+        assert rate.scale is not None
+        return Schedule.from_scale(rate.scale, width=self.shape(vocabulary=4).width, warmup=warmup, end=end)
+
     def shape(self, vocabulary: int) -> Shape:
-        """The preset with what is overridden in its place."""
+        """The sizes of the preset, unless overridden."""
         layers, width, heads, feedforward = PRESETS[self.preset]
         layers = self.layers or layers
         return Shape(
@@ -98,28 +155,3 @@ class StudentConfig(Settings):
             feedforward=self.feedforward or feedforward,
             tie_embeddings=self.tie_embeddings,
         )
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """A rate that rises linearly to ``peak`` at step ``warmup`` and then falls.
-
-    It falls with the inverse square root of the step, or, if ``end`` is given, linearly to 0 just after step ``end``.
-    """
-
-    peak: float
-    warmup: int  # 0 and 1 mean the same: the first step has the highest rate
-    end: int | None = None
-
-    @classmethod
-    def from_scale(cls, scale: float, *, width: int, warmup: int, end: int | None = None) -> Schedule:
-        return cls(peak=scale * (width * max(warmup, 1)) ** -0.5, warmup=warmup, end=end)
-
-    def __call__(self, step: int) -> float:
-        """The learning rate of the given update; the first one is 1."""
-        warmup = max(self.warmup, 1)
-        if step <= warmup:
-            return self.peak * step / warmup
-        if self.end is None:
-            return self.peak * math.sqrt(warmup / step)
-        return self.peak * max(0.0, (self.end + 1 - step) / (self.end + 1 - warmup))

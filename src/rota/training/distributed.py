@@ -24,8 +24,8 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from rota.records import Record
-from rota.student.devices import refuse_number
-from rota.student.team import Result, Team
+from rota.student.hardware import refuse_number
+from rota.team import Result, Team
 from rota.training.roll_call import RollCall
 from rota.types import FloatArray
 

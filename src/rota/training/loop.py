@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from rota.checkpoint import Checkpoint, Checkpoints
 from rota.settings import Count, Duration, DurationField, Settings
-from rota.student.team import Team
+from rota.team import Team
 from rota.training.journal import Journal, tokens_by_language
 from rota.training.probe import Probe
 from rota.training.streams import Streams
