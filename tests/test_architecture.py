@@ -9,7 +9,7 @@ import rota
 
 ROOT = Path(rota.__file__).parent
 
-LEAVES = {"types", "settings", "files", "runs", "statistics"}
+LEAVES = {"types", "settings", "files", "runs", "statistics", "team"}
 PARTS = {"data", "student", "teachers"}
 COMPOSERS = {"training", "evaluation"}
 ALL_BELOW_CONFIG = LEAVES | PARTS | COMPOSERS
@@ -20,6 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "files": set(),
     "runs": {"types", "settings", "files"},
     "statistics": {"types"},
+    "team": {"types"},
     "data": LEAVES,
     "student": LEAVES,
     "teachers": LEAVES,
