@@ -9,13 +9,14 @@ import rota
 
 ROOT = Path(rota.__file__).parent
 
-LEAVES = {"types", "settings", "files", "runs", "statistics", "team"}
+LEAVES = {"types", "measures", "settings", "files", "runs", "statistics", "team"}
 PARTS = {"data", "student", "teachers"}
 COMPOSERS = {"training", "evaluation"}
 ALL_BELOW_CONFIG = LEAVES | PARTS | COMPOSERS
 
 MAY_IMPORT: dict[str, set[str]] = {
-    "types": set(),
+    "measures": set(),
+    "types": {"measures"},
     "settings": set(),
     "files": set(),
     "runs": {"types", "settings", "files"},
@@ -26,12 +27,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "teachers": LEAVES,
     "training": LEAVES | PARTS,
     "evaluation": LEAVES | PARTS,
+    "simulation": LEAVES | {"teachers", "training"},
+    "testing": LEAVES | {"teachers", "training"},
     "analysis": {"types", "settings", "files", "runs", "statistics"},  # files only: it never loads a model
     "config": ALL_BELOW_CONFIG,
     "mistakes": ALL_BELOW_CONFIG | {"config"},
     "api": ALL_BELOW_CONFIG | {"config", "mistakes"},
     "experiments": ALL_BELOW_CONFIG | {"config", "mistakes", "api"},
-    "cli": ALL_BELOW_CONFIG | {"config", "api", "analysis", "experiments"},
+    "cli": ALL_BELOW_CONFIG | {"config", "api", "analysis", "experiments", "simulation"},
     "__init__": ALL_BELOW_CONFIG | {"config", "api"},
     "__main__": {"cli"},
 }
