@@ -24,11 +24,11 @@ from rota.data.prepare import Progress as PrepareProgress
 from rota.data.prepare import prepare as prepare_data
 from rota.data.store import Store
 from rota.evaluation.config import Changes, EvaluationConfig
-from rota.evaluation.evaluate import Evaluation
+from rota.evaluation.evaluate import Evaluation, open_data
 from rota.evaluation.evaluate import evaluate as evaluate_run
-from rota.evaluation.translations import Progress
-from rota.evaluation.translator import read_run
+from rota.evaluation.translator import Progress
 from rota.files import write_atomically
+from rota.runs import Run
 from rota.runs.checkpoints import Checkpoints
 from rota.runs.records import Record
 from rota.settings import FREE, ConfigError, leaves
@@ -181,16 +181,11 @@ def evaluate(
 
     ``select``: low-resource, macro, high-resource, loss or none. ``combine``: last, average or ensemble.
     """
-    run = Path(run)
-    about = read_run(run)
-    store = Store.open(Path(about["data"]["folder"]))
-    if store.fingerprint != about["data"]["fingerprint"]:
-        raise ValueError(
-            f"{store.folder} holds other data than {run} was trained on; prepare those again, or train anew"
-        )
-    written = EvaluationConfig.model_validate(about["config"]["evaluation"])
+    found = Run(run)
+    store = open_data(found)
+    written = EvaluationConfig.model_validate(found.setting("config.evaluation"))
     config = written.changed(step=step, **changes)
-    return evaluate_run(run, store, config, split=split, step=step, progress=progress)
+    return evaluate_run(found.folder, store, config, split=split, step=step, progress=progress)
 
 
 def start_run(config: RunConfig, store: Store, sets: DevSets, run: Path) -> None:
@@ -199,7 +194,7 @@ def start_run(config: RunConfig, store: Store, sets: DevSets, run: Path) -> None
     if (run / "steps.jsonl.gz").exists():
         raise ConfigError(f"{run} holds published records, without models to go on from; choose another folder")
     if (run / "run.json").exists():
-        _same_run(read_run(run), about, run)
+        _same_run(Run(run).about, about, run)
         return
     run.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(store.folder / "subwords.json", run / "subwords.json")

@@ -11,7 +11,7 @@ from rota.config import SHORT_RUNS, RunConfig, parse_config
 from rota.data.catalogues import CatalogueUnavailable
 from rota.data.store import Store
 from rota.evaluation.evaluate import Evaluation
-from rota.evaluation.translations import read_translations
+from rota.evaluation.translator import read_lines
 from rota.runner import evaluate_with_display, train_with_display
 from rota.teachers import TEACHERS
 
@@ -104,7 +104,7 @@ def _samples(store: Store, evaluation: Evaluation) -> list[dict[str, str]]:
     samples = []
     for arm in (store.low_resource or store.languages)[:4]:
         pairs = store.text("test", arm)
-        translations = read_translations(evaluation.translations[arm])
+        translations = read_lines(evaluation.translations[arm])
         for index in (len(pairs) // 3, 2 * len(pairs) // 3):
             source, reference = pairs[index]
             found = {"language": arm, "source": source, "translation": translations[index], "reference": reference}

@@ -17,7 +17,7 @@ from rota.data.store import Store
 from rota.evaluation.config import Changes
 from rota.evaluation.evaluate import Evaluation
 from rota.evaluation.policy import PolicyProbe, probe_checkpoint
-from rota.evaluation.translator import find_checkpoint, read_run
+from rota.runs import Run
 from rota.runs.records import read_record
 from rota.student.hardware import TooLargeError
 from rota.student.nmt import NotFiniteError
@@ -115,8 +115,9 @@ def simulate_teachers(
 
 def probe_policy(run: Path, step: int | None, factor: float) -> tuple[PolicyProbe, Path]:
     """The probe of a run's Q network, also written to its folder ``policy`` as JSON and as a picture."""
-    read_run(run)
-    probe = probe_checkpoint(find_checkpoint(run, step), factor=factor)
+    found = Run(run)
+    _ = found.about  # a folder that is not a run says so before it says that it has no checkpoint
+    probe = probe_checkpoint(found.checkpoint(step), factor=factor)
     saved = probe.write(run / "policy" / f"{probe.step}.json")
     return probe, plot_policy(saved, saved.with_suffix(".png"))
 

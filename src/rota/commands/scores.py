@@ -89,7 +89,7 @@ def _load_comet(name: str) -> Comet:
 
 def _with_comet(run: Path, evaluation: Evaluation, comet: Comet) -> Evaluation:
     from rota import show
-    from rota.evaluation.scores import with_comet
+    from rota.evaluation.evaluate import with_comet
 
     with show.progress_bar() as progress:
         return with_comet(run, evaluation, comet, progress=progress)

@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 from typing import Literal, Protocol
 
-from rota.evaluation.translator import read_run
 from rota.experiments.jobs import Job
 from rota.experiments.status import last_lines
+from rota.runs import Run
 from rota.runs.records import Record
 
 Phase = Literal["train", "evaluate"]
@@ -92,7 +92,7 @@ def _train(job: Job) -> list[str]:
 
 def evaluate_command(job: Job) -> list[str]:
     """The run knows how it is to be scored; what has changed since it began is said."""
-    before = read_run(job.folder)["config"]["evaluation"]
+    before = Run(job.folder).setting("config.evaluation")
     now = job.config.evaluation.model_dump(mode="json")
     changed = [key for key in now if before.get(key) != now[key]]
     if "select" in changed:

@@ -12,9 +12,9 @@ from typing import Any, Final, Literal
 
 from rota.api import difference
 from rota.config import parse_config
-from rota.evaluation.translator import read_run
 from rota.experiments.jobs import Job
 from rota.files import damaged, read_json
+from rota.runs import Run
 from rota.runs.checkpoints import Checkpoints
 from rota.runs.records import REMEDY, read_record
 from rota.settings import ConfigError
@@ -49,7 +49,7 @@ def look(job: Job) -> Status:
 
 
 def _look(job: Job) -> Status:
-    about = read_run(job.folder)
+    about = Run(job.folder).about
     change = _change(about["config"], job)
     if change is not None:
         return Status("another", why=change)
@@ -74,7 +74,7 @@ def check_sources(jobs: Sequence[Job], out: Path) -> None:
 def _is_trained(run: Path) -> bool:
     if not (run / "run.json").is_file():
         return False
-    steps: int = read_run(run)["config"]["training"]["steps"]
+    steps = Run(run).steps
     return any(found.step >= steps for found in Checkpoints(run / "checkpoints").list())
 
 
