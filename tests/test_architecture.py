@@ -11,7 +11,7 @@ ROOT = Path(rota.__file__).parent
 
 LEAVES = {"types", "measures", "settings", "files", "runs", "statistics", "team"}
 PARTS = {"data", "student", "teachers"}
-COMPOSERS = {"training", "evaluation"}
+COMPOSERS = {"training", "evaluation", "export"}
 ALL_BELOW_CONFIG = LEAVES | PARTS | COMPOSERS
 
 MAY_IMPORT: dict[str, set[str]] = {
@@ -26,7 +26,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "student": LEAVES,
     "teachers": LEAVES,
     "training": LEAVES | PARTS,
-    "evaluation": LEAVES | PARTS,
+    "evaluation": LEAVES | PARTS,  # the teachers for the probe of a saved Q network alone
+    "export": LEAVES | {"data", "student", "evaluation"},
     "simulation": LEAVES | {"teachers", "training"},
     "testing": LEAVES | {"teachers", "training"},
     "analysis": {"types", "settings", "files", "runs", "statistics"},  # files only: it never loads a model
@@ -34,7 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "mistakes": ALL_BELOW_CONFIG | {"config"},
     "api": ALL_BELOW_CONFIG | {"config", "mistakes"},
     "experiments": ALL_BELOW_CONFIG | {"config", "mistakes", "api"},
-    "cli": ALL_BELOW_CONFIG | {"config", "api", "analysis", "experiments", "simulation"},
+    "cli": ALL_BELOW_CONFIG | {"config", "api", "analysis", "experiments", "export", "simulation"},
     "__init__": ALL_BELOW_CONFIG | {"config", "api"},
     "__main__": {"cli"},
 }
