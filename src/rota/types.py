@@ -83,6 +83,59 @@ class SentenceLosses(NamedTuple):
         return float(self.sums.sum() / self.tokens.sum())
 
 
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One choice of a teacher, with what is needed to explain it afterwards."""
+
+    arm: Arm
+    why: str  # "sampled", "warmup", "first visit", "explore", "exploit", ...
+    probability: float | None = None  # with which the arm was chosen, where the teacher knows it
+    scores: Mapping[Arm, float] = field(default_factory=dict)  # Q values, weights, ...; empty if it has none
+    epsilon: float | None = None  # probability of a random choice, where the teacher explores so
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What the teacher is told of the student. Losses are nats per token, ``None`` where not watched."""
+
+    step: int
+    decision: Decision
+    played: Mapping[Arm, int]  # updates per arm since the last ``tell``
+    train_loss: float | None = None
+    dev_loss: Mapping[Arm, float] | None = None
+    joint_loss: float | None = None
+    prototype: FloatArray | None = None
+
+
+class Teacher(Checkpointable, Protocol):
+    """Chooses whose turn it is. ``ask`` comes before the updates, ``tell`` after them."""
+
+    @property
+    def watches(self) -> Watch: ...
+
+    def ask(self, step: int) -> Decision: ...
+
+    def tell(self, observation: Observation) -> None: ...
+
+
+class Student(Checkpointable, Protocol):
+    """The model that learns."""
+
+    def update(self, batches: Sequence[Batch], draw_next: Callable[[], Sequence[Batch]] = list) -> float:
+        """One optimiser step over all batches together; returns the loss without smoothing, nats per token.
+
+        ``draw_next`` is called once, while a GPU computes: the batches of the next update, or none if nobody knows yet.
+        """
+        ...
+
+    def losses(self, batches: Sequence[Batch], *, smoothed: bool = False) -> SentenceLosses:
+        """Losses in evaluation mode, sentences in the order given; leaves no trace.
+
+        ``smoothed``: with the label smoothing of training, as the released code of the paper measures.
+        """
+        ...
+
+
 Weights = Literal["raw", "average"]
 """The student's weights after the last update, or their exponential moving average."""
 
@@ -152,59 +205,6 @@ class Gradient(Protocol):
 
         A step of Adam without momentum is, but for the learning rate, the gradient in this metric: its dot product
         with a dev gradient is the first-order effect of the step on the dev loss.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """One choice of a teacher, with what is needed to explain it afterwards."""
-
-    arm: Arm
-    why: str  # "sampled", "warmup", "first visit", "explore", "exploit", ...
-    probability: float | None = None  # with which the arm was chosen, where the teacher knows it
-    scores: Mapping[Arm, float] = field(default_factory=dict)  # Q values, weights, ...; empty if it has none
-    epsilon: float | None = None  # probability of a random choice, where the teacher explores so
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """What the teacher is told of the student. Losses are nats per token, ``None`` where not watched."""
-
-    step: int
-    decision: Decision
-    played: Mapping[Arm, int]  # updates per arm since the last ``tell``
-    train_loss: float | None = None
-    dev_loss: Mapping[Arm, float] | None = None
-    joint_loss: float | None = None
-    prototype: FloatArray | None = None
-
-
-class Teacher(Checkpointable, Protocol):
-    """Chooses whose turn it is. ``ask`` comes before the updates, ``tell`` after them."""
-
-    @property
-    def watches(self) -> Watch: ...
-
-    def ask(self, step: int) -> Decision: ...
-
-    def tell(self, observation: Observation) -> None: ...
-
-
-class Student(Checkpointable, Protocol):
-    """The model that learns."""
-
-    def update(self, batches: Sequence[Batch], draw_next: Callable[[], Sequence[Batch]] = list) -> float:
-        """One optimiser step over all batches together; returns the loss without smoothing, nats per token.
-
-        ``draw_next`` is called once, while a GPU computes: the batches of the next update, or none if nobody knows yet.
-        """
-        ...
-
-    def losses(self, batches: Sequence[Batch], *, smoothed: bool = False) -> SentenceLosses:
-        """Losses in evaluation mode, sentences in the order given; leaves no trace.
-
-        ``smoothed``: with the label smoothing of training, as the released code of the paper measures.
         """
         ...
 
