@@ -25,7 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "teachers": LEAVES,
     "training": LEAVES | PARTS,
     "evaluation": LEAVES | PARTS,
-    "analysis": {"types", "settings", "records", "statistics"},  # files only: it never loads a model
+    "report": {"types", "settings", "records", "statistics"},  # files only: it never loads a model
     "config": ALL_BELOW_CONFIG,
     "checks": ALL_BELOW_CONFIG | {"config"},
     "api": ALL_BELOW_CONFIG | {"config", "checks"},
@@ -33,10 +33,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "experiments": ALL_BELOW_CONFIG | {"config", "checks", "api", "show"},
     "bench": ALL_BELOW_CONFIG | {"config", "api"},
     "show_comparison": ALL_BELOW_CONFIG,
-    "runner": ALL_BELOW_CONFIG | {"config", "checks", "api", "show", "analysis"},
-    "demo": ALL_BELOW_CONFIG | {"config", "api", "show", "runner", "analysis"},
+    "runner": ALL_BELOW_CONFIG | {"config", "checks", "api", "show", "report"},
+    "demo": ALL_BELOW_CONFIG | {"config", "api", "show", "runner", "report"},
     "commands": ALL_BELOW_CONFIG
-    | {"config", "api", "show", "show_comparison", "runner", "demo", "analysis", "experiments", "bench"},
+    | {"config", "api", "show", "show_comparison", "runner", "demo", "report", "experiments", "bench"},
     "cli": {"commands"},
     "__init__": ALL_BELOW_CONFIG | {"config", "api"},
     "__main__": {"cli"},

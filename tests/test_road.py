@@ -6,9 +6,9 @@ import json
 import pytest
 
 import rota as package
-from rota.analysis.shares import plot_shares, share_windows
 from rota.config import parse_config
 from rota.records import read_record
+from rota.report.figures.shares import plot_shares, share_windows
 from rota.student.nmt import NMT, NotFiniteError
 from rota.training.display import Display
 

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from rota import api, show
-from rota.analysis.shares import plot_shares
 from rota.config import SHORT_RUNS, RunConfig, parse_config
 from rota.data.catalogues import CatalogueUnavailable
 from rota.data.store import Store
 from rota.evaluation.evaluate import Evaluation
 from rota.evaluation.translations import read_translations
+from rota.report.figures.shares import plot_shares
 from rota.runner import evaluate_with_display, train_with_display
 from rota.teachers import TEACHERS
 

@@ -10,7 +10,6 @@ from typing import Literal, Unpack, cast
 from rich.logging import RichHandler
 
 from rota import api, show
-from rota.analysis.policy_plot import plot_policy
 from rota.checks import check_before_preparing
 from rota.config import RunConfig, teacher_config
 from rota.data.store import Store
@@ -19,6 +18,7 @@ from rota.evaluation.evaluate import Evaluation
 from rota.evaluation.policy import PolicyProbe, probe_checkpoint
 from rota.evaluation.translator import find_checkpoint, read_run
 from rota.records import read_record
+from rota.report.figures.teachers import plot_policy
 from rota.student.hardware import TooLargeError
 from rota.student.nmt import NotFiniteError
 from rota.student.team import Team

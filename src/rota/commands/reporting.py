@@ -27,9 +27,9 @@ def report(
     Example: rota report runs/laptop --out report --baseline uniform-warmup
     """
     from rota import show
-    from rota.analysis.collect import check_target, copy_all
-    from rota.analysis.report import make_report
-    from rota.analysis.summary import plural
+    from rota.report.assemble import make_report
+    from rota.report.folders import check_target, copy_all
+    from rota.report.sentences import plural
 
     if records is not None:  # a report takes a while: before it is made
         check_target(runs, records)

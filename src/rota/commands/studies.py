@@ -70,7 +70,7 @@ def compare(
 
 def _check_paper(keys: dict[str, str | None]) -> None:
     """A report would find out, but only when all is trained."""
-    from rota.analysis.printed import paper_row
+    from rota.report.numbers.printed import paper_row
 
     for name, key in keys.items():
         try:
