@@ -1,5 +1,6 @@
 """The whole report: files, page, sentences, what is missing, the command."""
 
+import json
 import re
 from html.parser import HTMLParser
 
@@ -7,6 +8,7 @@ import pytest
 from made_runs import SIZES, everywhere, make_run, make_suite, write_json
 
 from rota.report.assemble import make_report
+from rota.report.figures.teachers import scores_figure
 from rota.report.folders import copy_records
 from rota.report.sentences import missing
 from rota.report.study import read_study
@@ -197,6 +199,21 @@ def test_without_probes_the_page_says_how_to_make_them(tmp_path):
     text = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
     assert f"<code>rota policy {run} --step 4</code>" in text
     assert f"<code>rota policy {run} --step 8</code>" in text
+
+
+@pytest.mark.parametrize(
+    ("teacher", "about", "label"),
+    [
+        ("dqn", {}, "Q value"),
+        ("tscl", {}, "value of the language"),
+        ("mine:Own", {"teacher": {"q_network": True}}, "Q value"),
+    ],
+)
+def test_scores_are_called_q_values_where_the_record_says_that_a_q_network_made_them(tmp_path, teacher, about, label):
+    run = make_run(tmp_path / "a", teacher=teacher, decisions={5: {"scores": everywhere(1.0)}})
+    write_json(run / "run.json", json.loads((run / "run.json").read_text()) | about)
+    row = read_study([run]).rows["a"]
+    assert f">{label}</text>" in scores_figure(row).svg
 
 
 def test_one_run_without_scores_or_validations_still_makes_a_report(tmp_path):

@@ -9,7 +9,7 @@ from made_runs import everywhere, make_run, make_suite, write_json, write_lines
 from rota.report.figures.drawing import SCHEDULES, language_colours, line_colours, schedule_looks
 from rota.report.figures.results import difference_curve, loss_curve
 from rota.report.figures.shares import mean_over
-from rota.report.figures.teachers import how_to_probe, learns, two_stages
+from rota.report.figures.teachers import how_to_probe, two_stages
 from rota.report.folders import copy_all, copy_records
 from rota.report.history import read_history, window_count
 from rota.report.numbers.rewards import Gain, gains, signal_by_chance, signal_by_window, signal_to_noise
@@ -256,8 +256,8 @@ def test_a_teacher_learns_if_its_choices_came_with_values(tmp_path):
     make_run(tmp_path / "static")
     make_run(tmp_path / "learned", teacher="tscl", decisions={5: {"scores": {"az": 0.5}, "epsilon": 0.1}})
     rows = read_study([tmp_path]).rows
-    assert not learns(rows["static"])
-    assert learns(rows["learned"])
+    assert not rows["static"].learned
+    assert rows["learned"].learned
 
 
 def test_copied_records_do_not_tell_where_the_data_lay(tmp_path):

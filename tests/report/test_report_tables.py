@@ -7,13 +7,13 @@ import re
 import pytest
 from made_runs import LOW_RESOURCE, SIZES, everywhere, make_run, make_suite, pack
 
-from rota.report.numbers.contrasts import by_pairs, choose_baseline, contrast, estimate
+from rota.report.numbers.contrasts import by_pairs, contrast, estimate, written_difference
 from rota.report.numbers.measures import BEST_LOSS, BLEU, CHRF, FINAL_LOSS, LOW, MACRO, chosen_scores, values
 from rota.report.numbers.printed import paper_row
 from rota.report.sentences import missing
 from rota.report.study import read_study
 from rota.report.tables.budgets import budget_table, convergence_table, cost_table, data_table
-from rota.report.tables.scores import ablation_tables, average_tables, difference, language_tables
+from rota.report.tables.scores import ablation_tables, average_tables, language_tables
 from rota.report.tables.table import Cell, Table, to_csv, to_html, to_latex, to_markdown
 
 CHRF_SCORES = {"uniform": (30.0, 32.0, 34.0), "dqn": (31.0, 34.0, 37.0)}
@@ -59,7 +59,7 @@ def test_a_difference_is_paired_by_seed_and_has_an_interval(suite):
     found = contrast(study.rows["dqn"], study.rows["uniform"], CHRF, MACRO)
     assert (found.mean, found.spread, found.seeds) == (2.0, 1.0, 3)
     assert found.interval == pytest.approx((2 - 4.3027 / 3**0.5, 2 + 4.3027 / 3**0.5), abs=1e-3)
-    assert difference(study.rows["dqn"], study.rows["uniform"], CHRF, MACRO) == "+2.00 [−0.48, +4.48]"
+    assert written_difference(study.rows["dqn"], study.rows["uniform"], CHRF, MACRO) == "+2.00 [−0.48, +4.48]"
 
 
 def test_the_table_of_differences_says_what_could_have_been_seen(suite):
@@ -189,10 +189,10 @@ def test_the_baseline_is_uniform_with_warm_up_unless_it_is_named(tmp_path):
     make_run(tmp_path / "plain", warmup=None)
     make_run(tmp_path / "warmed")
     study = read_study([tmp_path])
-    assert choose_baseline(study, None).name == "warmed"
-    assert choose_baseline(study, "plain").name == "plain"
+    assert study.baseline(None).name == "warmed"
+    assert study.baseline("plain").name == "plain"
     with pytest.raises(ValueError, match="--baseline is 'moon'; the rows with runs are first, plain, warmed"):
-        choose_baseline(study, "moon")
+        study.baseline("moon")
 
 
 def test_the_papers_numbers_are_found_by_their_keys():

@@ -6,9 +6,9 @@ import re
 import pytest
 from made_runs import everywhere, make_run, make_suite, write_json
 
-from rota.report.numbers.contrasts import default_of
 from rota.report.sentences import missing, what_was_run
 from rota.report.study import read_study
+from rota.report.tables.budgets import convergence_tables
 from rota.report.tables.scores import ablation_tables
 
 
@@ -110,7 +110,7 @@ def test_an_ablation_is_compared_with_no_control_and_the_page_says_that_it_is_in
     for row in rows:
         make_run(tmp_path / row / "seed-1", teacher=row.partition("-")[0], scores=scores)
     study = read_study([tmp_path])
-    assert default_of(study, "dqn") is None
+    assert study.default_of("dqn") is None
     assert ablation_tables(study) == []
     assert missing(study, study.rows["uniform"]) == [
         "tau (warm-up 10%): in no table of scores, because the teacher dqn was not run as it is by default; "
@@ -118,8 +118,35 @@ def test_an_ablation_is_compared_with_no_control_and_the_page_says_that_it_is_in
     ]
     make_run(tmp_path / "dqn" / "seed-1", teacher="dqn", scores=scores)
     study = read_study([tmp_path])
-    assert default_of(study, "dqn").name == "dqn"
+    assert study.default_of("dqn").name == "dqn"
     assert missing(study, study.rows["uniform"]) == []
+
+
+def test_settings_of_any_teacher_have_tables_under_the_name_of_its_row(tmp_path):
+    rows = {"uniform": {}, "exp3": {"label": "EXP3"}, "exp3-gamma": {"label": "gamma = 0.5", "table": "exp3"}}
+    make_suite(tmp_path, rows, seeds=[1])
+    for row in rows:
+        make_run(tmp_path / row / "seed-1", teacher=row.partition("-")[0], scores={"chrf": everywhere(1.0)})
+    study = read_study([tmp_path])
+    [scores] = ablation_tables(study)
+    assert (scores.name, scores.title) == (
+        "exp3-low-resource-chrf",
+        "EXP3 with other settings: chrF, low-resource languages",
+    )
+    steps = convergence_tables(study)[1]
+    assert (steps.name, steps.title) == ("exp3-convergence", "EXP3 with other settings: steps to the best model")
+    assert [line[0].text for line in steps.rows] == ["EXP3", "gamma = 0.5"]
+
+
+def test_a_control_varies_the_row_that_it_replays_or_the_default_of_its_own_teacher(tmp_path):
+    controls = {name: {"table": "control"} for name in ("replay", "exp3-random", "temperature-5")}
+    make_suite(tmp_path, {"uniform": {}, "tscl": {}, "exp3": {}, **controls}, seeds=[1])
+    for row in ("uniform", "tscl", "exp3", *controls):
+        make_run(tmp_path / row / "seed-1", teacher=row.partition("-")[0])
+    change(tmp_path / "replay" / "seed-1", "teacher", run="runs/study/tscl/seed-1")
+    study = read_study([tmp_path])
+    varied = {name: study.control_of(study.rows[name]) for name in controls}
+    assert varied == {"replay": study.rows["tscl"], "exp3-random": study.rows["exp3"], "temperature-5": None}
 
 
 def test_scores_of_another_number_of_checkpoints_are_named(tmp_path):

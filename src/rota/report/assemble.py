@@ -12,17 +12,15 @@ from rota.report.figures.shares import evolution, proportions
 from rota.report.figures.teachers import (
     epsilon_figure,
     how_to_probe,
-    learns,
     q_network_figures,
     scores_figure,
     signal_figure,
 )
 from rota.report.folders import Progress, check_folder
-from rota.report.numbers.contrasts import choose_baseline, default_of
 from rota.report.numbers.measures import HIGH, LOW, MACRO, measured
 from rota.report.page import MADE_BY, Section, write_report
 from rota.report.sentences import HEADLINES, headlines, how_made, missing, what_was_run
-from rota.report.study import ABLATED, MAIN_TABLES, Row, Study, read_study
+from rota.report.study import MAIN_TABLES, Row, Study, read_study
 from rota.report.tables.budgets import budget_table, convergence_tables, cost_table, data_table
 from rota.report.tables.scores import ablation_tables, average_tables, language_tables
 
@@ -53,7 +51,7 @@ def make_report(
     """
     check_folder(out, "--out")
     study = read_study(paths, progress)
-    against = choose_baseline(study, baseline)
+    against = study.baseline(baseline)
     sections = make_sections(study, against, progress)
     title = title or f"Training schedules: {', '.join(path.resolve().name for path in paths)}"
     names = write_report(out, title, what_was_run(study), sections)
@@ -96,13 +94,13 @@ def _summary(study: Study, baseline: Row) -> Section:
         lead = (
             "There is nothing to compare yet: it takes a finished run of two schedules, and two seeds for an interval."
         )
-    rows, looks = study.of_tables(*MAIN_TABLES), looks_of(study)
+    rows, looks = study.main, looks_of(study)
     pictures = [difference_figure(rows, baseline, metric, looks) for metric in HEADLINES]
     return Section("summary", "Summary", [lead], points, pictures=_present(pictures))
 
 
 def _averages(study: Study, baseline: Row) -> Section:
-    rows = study.of_tables(*MAIN_TABLES)
+    rows = study.main
     shown = [metric for metric in HEADLINES if metric in measured(study)]
     pictures = _present([pareto_figure(rows, metric, looks_of(study)) for metric in shown])
     return Section("averages", "Averages and differences", pictures=pictures, tables=average_tables(study, baseline))
@@ -110,52 +108,62 @@ def _averages(study: Study, baseline: Row) -> Section:
 
 def looks_of(study: Study) -> dict[str, Look]:
     """A schedule looks the same in all figures; those of the main tables come first."""
-    first = study.of_tables(*MAIN_TABLES)
-    return schedule_looks([row.name for row in (*first, *study.of_tables(*ABLATED))])
+    changed = [row for row in study.with_runs if row.table not in MAIN_TABLES]
+    return schedule_looks([row.name for row in (*study.main, *changed)])
 
 
 def _curves(study: Study, baseline: Row) -> Section:
     """All schedules for every group of languages; controls and ablations for all languages, beside what they vary."""
     looks, main = looks_of(study), study.of_tables("main", "other")
     pictures = [loss_figure(main, baseline, group, looks) for group in (MACRO, LOW, HIGH)]
-    for table, about in (("control", "controls"), ("tscl", "settings of TSCL"), ("dqn", "settings of DQN")):
-        rows = study.of_tables(table)
-        beside = default_of(study, "dqn" if table == "control" else table)
-        references = [row for row in (baseline, beside) if row is not None and row not in rows]
+    controls = study.of_tables("control")
+    parts = [("control", "controls", controls, [study.control_of(row) for row in controls])]
+    for teacher, rows in study.ablations.items():
+        default = study.default_of(teacher)
+        parts.append((teacher, f"settings of {teacher if default is None else default.label}", rows, [default]))
+    for part, about, rows, varied in parts:
+        beside = [row for row in (baseline, *varied) if row is not None and row not in rows]
         if rows:
-            both = [*dict.fromkeys(references), *rows]
-            pictures.append(loss_figure(both, baseline, MACRO, looks, part=table, about=about))
+            both = [*dict.fromkeys(beside), *rows]
+            pictures.append(loss_figure(both, baseline, MACRO, looks, part=part, about=about))
     return Section("curves", "Dev loss during training", pictures=_present(pictures))
 
 
 def _schedules(study: Study) -> Section:
-    rows = study.of_tables(*MAIN_TABLES)
-    pictures = [proportions(study, rows), *(evolution(row) for row in rows if learns(row))]
+    rows = study.main
+    pictures = [proportions(study, rows), *(evolution(row) for row in rows if row.learned)]
     return Section("schedules", "What the schedules did", pictures=pictures)
 
 
 def _teachers(study: Study) -> Section:
-    rows = [row for row in study.of_tables(*MAIN_TABLES) if learns(row)]
+    rows = [row for row in study.main if row.learned]
     pictures = [
         epsilon_figure(rows, looks_of(study)),
         signal_figure(rows, looks_of(study)),
         *(scores_figure(row) for row in rows),
     ]
     maps = [picture for row in rows for picture in q_network_figures(row)]
-    default = default_of(study, "dqn")
     sentences, commands = [], []
-    if default is not None and not any(run.probes for run in default.runs.values()):
+    unprobed = _unprobed(study)
+    if unprobed is not None:
         sentences = [
-            f"The Q network of {default.title} has not been probed. These commands do, then make the report again:"
+            f"The Q network of {unprobed.title} has not been probed. These commands do, then make the report again:"
         ]
-        commands = how_to_probe(default.runs[min(default.runs)])
+        commands = how_to_probe(unprobed.runs[min(unprobed.runs)])
     return Section(
         "teachers", "What the learned teachers did", sentences, commands=commands, pictures=[*_present(pictures), *maps]
     )
 
 
+def _unprobed(study: Study) -> Row | None:
+    """The default row of the first teacher with a Q network, if none of its runs has been probed."""
+    rows = [row for row in study.of_tables("main", "other") if row.first.has_q_network]
+    default = study.default_of(rows[0].teacher) if rows else None
+    return default if default is not None and not any(run.probes for run in default.runs.values()) else None
+
+
 def _costs(study: Study, baseline: Row) -> Section:
-    pictures = _present([cost_figure(study.of_tables(*MAIN_TABLES))])
+    pictures = _present([cost_figure(study.main)])
     tables = [budget_table(study, baseline), cost_table(study, baseline)]
     return Section("costs", "Budgets and cost", pictures=pictures, tables=tables)
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rota.report.folders import record_path
-from rota.report.numbers.contrasts import FEWEST_SEEDS, contrast, default_of, excludes_zero, pooled_detectable
+from rota.report.numbers.contrasts import (
+    FEWEST_SEEDS,
+    NO_VALUE,
+    contrast,
+    excludes_zero,
+    pooled_detectable,
+    written_difference,
+)
 from rota.report.numbers.measures import (
     BLEU,
     CHRF,
@@ -18,9 +25,8 @@ from rota.report.numbers.measures import (
     how_evaluated,
     values,
 )
-from rota.report.numbers.printed import nearest_row
-from rota.report.study import ABLATED, BUDGET, MAIN_TABLES, Row, RunRecords, Study, settings
-from rota.report.tables.scores import NO_RUN, difference
+from rota.report.numbers.printed import nearest_row, printed_row
+from rota.report.study import BUDGET, Row, RunRecords, Study, settings
 
 HEADLINES = (FINAL_LOSS, CHRF, BLEU)
 
@@ -61,7 +67,7 @@ def _range(numbers: Sequence[int]) -> str:
 
 def headlines(study: Study, baseline: Row) -> list[str]:
     """One sentence for each schedule against the baseline, then how to read them all."""
-    rows = [row for row in study.of_tables(*MAIN_TABLES) if row.name != baseline.name]
+    rows = [row for row in study.main if row.name != baseline.name]
     sentences = [sentence for row in rows for sentence in _headline(row, baseline)]
     return [*sentences, *_seen_over_all(rows, baseline), *_clear_differences(rows, baseline)]
 
@@ -70,9 +76,9 @@ def _headline(row: Row, baseline: Row) -> list[str]:
     """Mean over all languages, by metric: difference, interval, and what could have been seen."""
     parts, seen, pairs = [], [], []
     for metric in HEADLINES:
-        text = difference(row, baseline, metric, MACRO)
+        text = written_difference(row, baseline, metric, MACRO)
         found = contrast(row, baseline, metric, MACRO)
-        if text != NO_RUN.text:
+        if text != NO_VALUE:
             parts.append(f"{metric.label} {text}")
         if found is not None:
             pairs.append(found.seeds)
@@ -187,9 +193,8 @@ def _without_default(study: Study) -> list[str]:
     return [
         f"{and_list([row.title for row in rows])}: in no table of scores, because the teacher {teacher} was not "
         f"run as it is by default; rota compare --rows {teacher} adds that."
-        for teacher in ABLATED
-        for rows in [study.of_tables(teacher)]
-        if rows and default_of(study, teacher) is None
+        for teacher, rows in study.ablations.items()
+        if study.default_of(teacher) is None
     ]
 
 
@@ -198,7 +203,7 @@ def _unprinted(study: Study) -> list[str]:
         f"{row.title}: the row {row.name!r} of suite.json has paper: {row.paper!r}, which is no row of the paper; its "
         f"numbers are left out. The nearest is {nearest_row(row.paper)!r}."
         for row in study.rows.values()
-        if row.paper is not None and row.printed is None
+        if row.paper is not None and printed_row(row) is None
     ]
 
 

@@ -11,10 +11,11 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from rota.records import Entry, read_record
 from rota.report.folders import Progress, about_run, read_json, record_path, run_folders, suite_of
 from rota.report.history import History, read_history
-from rota.report.numbers.printed import PaperRow, has_row, paper_row
 from rota.settings import FREE, leaves
 from rota.types import Arm
 
@@ -82,6 +83,14 @@ class RunRecords:
         return teacher
 
     @property
+    def has_q_network(self) -> bool:
+        """Whether the teacher's scores are values of a Q network, which ``rota policy`` can probe.
+
+        Version 0.1 did not write it down; its one teacher of that kind was DQN.
+        """
+        return bool(self.about.get("teacher", {}).get("q_network", self.teacher["name"] == "dqn"))
+
+    @property
     def steps(self) -> int:
         return int(self.about["config"]["training"]["steps"])
 
@@ -119,13 +128,23 @@ class Row:
         return {seed: run for seed, run in self.runs.items() if run.finished}
 
     @property
-    def printed(self) -> PaperRow | None:
-        """The paper's numbers; None also where the suite names a row that the paper does not have."""
-        return paper_row(self.paper) if self.paper is not None and has_row(self.paper) else None
+    def teacher(self) -> str:
+        return "" if not self.runs else str(self.first.teacher["name"])
 
     @property
-    def teacher(self) -> str:
-        return "" if not self.runs else str(next(iter(self.runs.values())).teacher["name"])
+    def first(self) -> RunRecords:
+        return next(iter(self.runs.values()))
+
+    @property
+    def replays(self) -> str:
+        """The row of the suite whose runs the teacher repeats (``runs/dqn/seed-1``); empty if it repeats none."""
+        return Path(self.first.teacher.get("run") or "").parent.name
+
+    @property
+    def learned(self) -> bool:
+        """Whether the choices came with scores of the languages, in at least one run."""
+        scores = [found for run in self.runs.values() for found in run.history.scores.values()]
+        return any(not np.isnan(found).all() for found in scores)
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,13 +162,47 @@ class Study:
     def any_run(self) -> RunRecords:
         return self.runs[0]
 
+    @property
+    def with_runs(self) -> list[Row]:
+        return [row for row in self.rows.values() if row.runs]
+
     def of_tables(self, *tables: str) -> list[Row]:
-        return [row for row in self.rows.values() if row.table in tables and row.runs]
+        return [row for row in self.with_runs if row.table in tables]
+
+    @property
+    def main(self) -> list[Row]:
+        """The schedules that are compared with the baseline."""
+        return self.of_tables(*MAIN_TABLES)
+
+    @property
+    def ablations(self) -> dict[str, list[Row]]:
+        """By teacher: the rows that change one of its settings. Their table has the name of the teacher."""
+        changed = [row for row in self.with_runs if row.table not in MAIN_TABLES]
+        return {table: self.of_tables(table) for table in dict.fromkeys(row.table for row in changed)}
+
+    def baseline(self, name: str | None) -> Row:
+        """The row that others are compared with: as named, else uniform with warm-up, else the first one."""
+        known = {row.name: row for row in self.with_runs}
+        if name is not None:
+            if name not in known:
+                raise ValueError(f"--baseline is {name!r}; the rows with runs are {', '.join(known)}")
+            return known[name]
+        warmed = [row for row in known.values() if row.teacher == "uniform" and row.warmup not in ("", "no")]
+        return (warmed or list(known.values()))[0]
+
+    def default_of(self, teacher: str) -> Row | None:
+        """The row of which an ablation of this teacher changes one setting; never a control, which changes one too."""
+        rows = [row for row in self.of_tables("main", "other") if row.teacher == teacher]
+        named = [row for row in rows if row.name == teacher]
+        return next(iter(named or rows), None)
+
+    def control_of(self, row: Row) -> Row | None:
+        """The row that a control varies: the one whose runs it replays, else the default of its own teacher."""
+        replayed = self.rows.get(row.replays)
+        return replayed if replayed is not None and replayed.runs else self.default_of(row.teacher)
 
 
 MAIN_TABLES = ("main", "control", "other")
-ABLATED = ("tscl", "dqn")
-"""Teachers with a table of rows that change one of their settings; the table has the name of the teacher."""
 
 
 def read_study(paths: Sequence[Path], progress: Progress = lambda *_: None) -> Study:

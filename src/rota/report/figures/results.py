@@ -19,10 +19,10 @@ from rota.report.figures.drawing import (
     legend_below,
     step_axis,
 )
-from rota.report.numbers.contrasts import Estimate, contrast, estimate
+from rota.report.numbers.contrasts import Estimate, contrast, estimate, over_seeds
+from rota.report.numbers.cost import PHASES, Spending, clock, phase
 from rota.report.numbers.measures import HIGH, LOW, MACRO, Metric, with_groups
 from rota.report.study import Row, RunRecords
-from rota.report.tables.budgets import PHASES, over_seeds, phase_seconds, total_seconds
 from rota.statistics import SeedComparison
 from rota.types import FloatArray
 
@@ -215,18 +215,18 @@ HATCHES = {"updates": "", "observations": "//", "validations": "..", "batches": 
 
 def cost_figure(rows: Sequence[Row]) -> Picture | None:
     """Stacked bars of wall time by phase, and the processor time as a mark."""
-    shown = [row for row in rows if over_seeds(row, lambda run: total_seconds(run, "wall") or None)]
+    shown = [row for row in rows if over_seeds(row, clock("wall"))]
     if not shown:
         return None
     titles = [row.short for row in shown]
     with canvas(1.4 + 0.3 * len(shown)) as (figure, [axes]):
         left = np.zeros(len(shown))
-        for phase in (*PHASES, "rest"):
-            minutes = np.array([_mean_minutes(row, phase) for row in shown])
-            colour, hatch = PHASE_COLOURS[phase], HATCHES[phase]
-            axes.barh(titles, minutes, left=left, color=colour, hatch=hatch, edgecolor=PAGE, linewidth=0.4, label=phase)
+        for name in PHASES:
+            minutes = np.array([_minutes(row, phase(name)) for row in shown])
+            colour, hatch = PHASE_COLOURS[name], HATCHES[name]
+            axes.barh(titles, minutes, left=left, color=colour, hatch=hatch, edgecolor=PAGE, linewidth=0.4, label=name)
             left += minutes
-        cpu = [_cpu_minutes(row) for row in shown]
+        cpu = [_minutes(row, clock("cpu")) for row in shown]
         axes.plot(cpu, range(len(shown)), color=INK, linestyle="none", marker="D", markersize=4, label="processor time")
         axes.invert_yaxis()
         axes.set(xlim=(0, None), xlabel="minutes")
@@ -236,11 +236,6 @@ def cost_figure(rows: Sequence[Row]) -> Picture | None:
         return finish(figure, name="cost", title="What each schedule cost", caption=caption, alt=alt)
 
 
-def _mean_minutes(row: Row, phase: str) -> float:
-    found = over_seeds(row, lambda run: phase_seconds(run).get(phase, 0.0) if run.timings else None)
-    return 0.0 if found is None else found.mean / 60
-
-
-def _cpu_minutes(row: Row) -> float:
-    found = over_seeds(row, lambda run: total_seconds(run, "cpu") if run.timings else None)
+def _minutes(row: Row, spending: Spending) -> float:
+    found = over_seeds(row, spending)
     return 0.0 if found is None else found.mean / 60

@@ -21,15 +21,9 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 
-def learns(row: Row) -> bool:
-    """Whether the choices of the row came with values of the languages, in at least one run."""
-    scores = [found for run in row.runs.values() for found in run.history.scores.values()]
-    return any(not np.isnan(found).all() for found in scores)
-
-
 def epsilon_figure(rows: Sequence[Row], looks: Mapping[str, Look]) -> Picture | None:
     """The probability of a random choice over time, where a teacher explores so."""
-    shown = [row for row in rows if learns(row)]
+    shown = [row for row in rows if row.learned]
     curves = {row.name: mean_over([run.history.epsilon for run in row.runs.values()]) for row in shown}
     shown = [row for row in shown if not np.isnan(curves[row.name]).all()]
     if not shown:
@@ -56,7 +50,7 @@ def _last(curve: FloatArray) -> float:
 
 def scores_figure(row: Row) -> Picture | None:
     """What a learned teacher thought of each language over time, one seed: a mean would hide how it wavers."""
-    if not learns(row):
+    if not row.learned:
         return None
     run = row.runs[min(row.runs)]
     history = run.history
@@ -66,7 +60,7 @@ def scores_figure(row: Row) -> Picture | None:
         for arm in languages:
             dash = (0, (4, 1.5)) if arm in run.low_resource else "-"
             axes.plot(history.ends, history.scores[arm], color=colours[arm], linestyle=dash, linewidth=1.3, label=arm)
-        axes.set(ylabel="Q value" if row.teacher == "dqn" else "value of the language", xlim=(0, None))
+        axes.set(ylabel="Q value" if run.has_q_network else "value of the language", xlim=(0, None))
         step_axis(axes)
         legend_below(figure, axes, columns=4)
         caption = (

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import mode
 
 from rota.report.numbers.measures import Metric, values
-from rota.report.study import Row, Study
+from rota.report.study import Row, RunRecords
 from rota.statistics import SeedComparison, holm, paired_seeds, smallest_detectable
+
+NO_VALUE = "\N{EN DASH}"
+"""Stands where there is no number."""
 
 ALPHA = 0.05
 FEWEST_SEEDS = 3
@@ -45,6 +48,13 @@ def estimate(row: Row, metric: Metric, scope: str) -> Estimate | None:
     return Estimate(known) if known else None
 
 
+def over_seeds(row: Row, number: Callable[[RunRecords], float | None]) -> Estimate | None:
+    """The same of any number of a run."""
+    found = {seed: number(run) for seed, run in row.finished.items()}
+    known = {seed: float(value) for seed, value in found.items() if value is not None}
+    return Estimate(known) if known else None
+
+
 @cache
 def contrast(row: Row, baseline: Row, metric: Metric, scope: str) -> SeedComparison | None:
     """Row minus baseline over the seeds that both have; None below two of them, where there is no interval."""
@@ -60,6 +70,19 @@ def by_pairs(row: Row, baseline: Row, metric: Metric, scope: str) -> dict[int, t
     if ours is None or theirs is None:
         return {}
     return {seed: (theirs.by_seed[seed], value) for seed, value in ours.by_seed.items() if seed in theirs.by_seed}
+
+
+def written_difference(row: Row, baseline: Row, metric: Metric, scope: str) -> str:
+    """Mean and interval, or why there is none."""
+    found = contrast(row, baseline, metric, scope)
+    if found is not None:
+        low, high = map(metric.signed, found.interval)
+        return f"{metric.signed(found.mean)} [{low}, {high}]"
+    pairs = by_pairs(row, baseline, metric, scope)
+    if not pairs:
+        return NO_VALUE
+    [(theirs, ours)] = pairs.values()
+    return f"{metric.signed(ours - theirs)} (one seed: no interval)"
 
 
 def excludes_zero(found: SeedComparison) -> bool:
@@ -106,21 +129,3 @@ def holm_p(rows: Sequence[Row], baseline: Row, metric: Metric, scope: str) -> di
     """By row that has an interval: p of the paired t test, adjusted for the number of such rows."""
     found = {row.name: contrast(row, baseline, metric, scope) for row in rows}
     return holm({name: comparison.p_t for name, comparison in found.items() if comparison is not None})
-
-
-def choose_baseline(study: Study, name: str | None) -> Row:
-    """The row that others are compared with: as named, else uniform with warm-up, else the first one."""
-    known = {row.name: row for row in study.rows.values() if row.runs}
-    if name is not None:
-        if name not in known:
-            raise ValueError(f"--baseline is {name!r}; the rows with runs are {', '.join(known)}")
-        return known[name]
-    warmed = [row for row in known.values() if row.teacher == "uniform" and row.warmup not in ("", "no")]
-    return (warmed or list(known.values()))[0]
-
-
-def default_of(study: Study, teacher: str) -> Row | None:
-    """The row that an ablation of this teacher changes one setting of; never a control, which is one changed itself."""
-    rows = [row for row in study.of_tables("main", "other") if row.teacher == teacher]
-    named = [row for row in rows if row.name == teacher]
-    return next(iter(named or rows), None)

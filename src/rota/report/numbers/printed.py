@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
+from rota.report.study import Row
+
 STEPS = 150_000
 """Of every run in the paper."""
 
@@ -33,8 +35,9 @@ def paper_row(key: str | None) -> PaperRow | None:
     return known[_plain(key)]
 
 
-def has_row(key: str) -> bool:
-    return _plain(key) in _read()
+def printed_row(row: Row) -> PaperRow | None:
+    """The paper's numbers for a row of a study; None also where the suite names a row that the paper does not have."""
+    return None if row.paper is None else _read().get(_plain(row.paper))
 
 
 def nearest_row(key: str) -> str:

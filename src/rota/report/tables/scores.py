@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.report.numbers.contrasts import Estimate, by_pairs, contrast, default_of, estimate, holm_p, marks
+from rota.report.numbers.contrasts import (
+    NO_VALUE,
+    Estimate,
+    by_pairs,
+    contrast,
+    estimate,
+    holm_p,
+    marks,
+    written_difference,
+)
 from rota.report.numbers.measures import GROUPS, HIGH, LOW, MACRO, Metric, measured
-from rota.report.study import ABLATED, MAIN_TABLES, Row, Study
+from rota.report.numbers.printed import printed_row
+from rota.report.study import Row, Study
 from rota.report.tables.table import Cell, Table
 
 MARKS = (
@@ -15,12 +25,11 @@ MARKS = (
     "correction over the rows of the column."
 )
 PAPER = "The paper's own number (small, or in brackets) is from its corpus, model and number of steps."
-NO_RUN = Cell("\N{EN DASH}")
 
 
 def average_tables(study: Study, baseline: Row) -> list[Table]:
     """Averages over all languages, then the differences of every metric."""
-    rows, metrics = study.of_tables(*MAIN_TABLES), measured(study)
+    rows, metrics = study.main, measured(study)
     if not metrics:
         return []
     return [averages_table(rows, baseline, metrics), *(differences_table(rows, baseline, metric) for metric in metrics)]
@@ -28,7 +37,7 @@ def average_tables(study: Study, baseline: Row) -> list[Table]:
 
 def language_tables(study: Study, baseline: Row) -> list[Table]:
     """Every language of both groups, one table for each metric."""
-    rows, metrics = study.of_tables(*MAIN_TABLES), _by_language(measured(study))
+    rows, metrics = study.main, _by_language(measured(study))
     groups = {LOW: study.any_run.low_resource, HIGH: study.any_run.high_resource}
     return [
         language_table(study, rows, baseline, metric, group)
@@ -41,12 +50,11 @@ def language_tables(study: Study, baseline: Row) -> list[Table]:
 def ablation_tables(study: Study) -> list[Table]:
     """The low-resource languages under changed settings of a teacher, compared with its own default."""
     tables = []
-    for teacher in ABLATED:
-        changed, default = study.of_tables(teacher), default_of(study, teacher)
-        if changed and default is not None:
-            rows = [default, *changed]
+    for teacher, changed in study.ablations.items():
+        default = study.default_of(teacher)
+        if default is not None:
             tables += [
-                language_table(study, rows, default, metric, LOW, ablation=teacher)
+                language_table(study, [default, *changed], default, metric, LOW, ablation=teacher)
                 for metric in _by_language(measured(study))
             ]
     return tables
@@ -75,7 +83,7 @@ def language_table(
     columns = [(metric, scope) for scope in (*languages, group)]
     title = f"{group.capitalize()} languages: {metric.label}"
     if ablation:
-        title = f"{ablation.upper()} with other settings: {metric.label}, {group} languages"
+        title = f"{baseline.label} with other settings: {metric.label}, {group} languages"
     better = "more" if metric.higher_is_better else "less"
     caption = f"In {metric.unit}; {better} is better."
     name = "-".join(filter(None, (ablation, group, metric.name)))
@@ -115,11 +123,11 @@ def _seeds(row: Row, columns: Sequence[tuple[Metric, str]]) -> str:
 
 
 def estimate_cell(row: Row, metric: Metric, scope: str, *, mark: str = "") -> Cell:
-    printed = row.printed
+    printed = printed_row(row)
     value = None if printed is None else printed.scores.get(metric.name, {}).get(scope)
     paper = "" if value is None else f"{value:.2f}"
     found = estimate(row, metric, scope)
-    return Cell(NO_RUN.text if found is None else mean_and_sd(found, metric), mark, paper)
+    return Cell(NO_VALUE if found is None else mean_and_sd(found, metric), mark, paper)
 
 
 def mean_and_sd(found: Estimate, metric: Metric) -> str:
@@ -148,26 +156,16 @@ def _differences(row: Row, baseline: Row, metric: Metric) -> list[Cell]:
     cells, pairs = [], 0
     for group in GROUPS:
         pairs = max(pairs, len(by_pairs(row, baseline, metric, group)))
-        cells += [Cell(difference(row, baseline, metric, group)), Cell(_could_see(row, baseline, metric, group))]
+        cells += [
+            Cell(written_difference(row, baseline, metric, group)),
+            Cell(_could_see(row, baseline, metric, group)),
+        ]
     return [*name_cells(row), Cell(str(pairs)), *cells]
-
-
-def difference(row: Row, baseline: Row, metric: Metric, scope: str) -> str:
-    """Mean and interval, or why there is none."""
-    found = contrast(row, baseline, metric, scope)
-    if found is not None:
-        low, high = map(metric.signed, found.interval)
-        return f"{metric.signed(found.mean)} [{low}, {high}]"
-    pairs = by_pairs(row, baseline, metric, scope)
-    if not pairs:
-        return NO_RUN.text
-    [(theirs, ours)] = pairs.values()
-    return f"{metric.signed(ours - theirs)} (one seed: no interval)"
 
 
 def _could_see(row: Row, baseline: Row, metric: Metric, scope: str) -> str:
     found = contrast(row, baseline, metric, scope)
-    return NO_RUN.text if found is None else metric.written(found.smallest_detectable)
+    return NO_VALUE if found is None else metric.written(found.smallest_detectable)
 
 
 def numbers(rows: Sequence[Row], baseline: Row, columns: Sequence[tuple[Metric, str]]) -> list[dict[str, object]]:
@@ -182,7 +180,7 @@ def numbers(rows: Sequence[Row], baseline: Row, columns: Sequence[tuple[Metric, 
 
 def _numbers(row: Row, baseline: Row, metric: Metric, scope: str) -> dict[str, object]:
     """Empty where a number does not exist."""
-    found, compared, printed = estimate(row, metric, scope), contrast(row, baseline, metric, scope), row.printed
+    found, compared, printed = estimate(row, metric, scope), contrast(row, baseline, metric, scope), printed_row(row)
     line: dict[str, object] = {"row": row.name, "schedule": row.label, "warmup": row.warmup}
     line |= {"metric": metric.name, "scope": scope, "seeds": 0 if found is None else found.n}
     line |= {"mean": "", "sd": "", "baseline": baseline.name, "pairs": 0, "difference": ""}
