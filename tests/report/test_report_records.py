@@ -9,10 +9,10 @@ from made_runs import everywhere, make_run, make_suite, write_json, write_lines
 from rota.report.figures.drawing import SCHEDULES, language_colours, line_colours, schedule_looks
 from rota.report.figures.results import difference_curve, loss_curve
 from rota.report.figures.shares import mean_over
-from rota.report.figures.teachers import how_to_probe, two_stages
+from rota.report.figures.teachers import how_to_probe, signal_figure, two_stages
 from rota.report.folders import copy_all, copy_records
 from rota.report.history import read_history, window_count
-from rota.report.numbers.rewards import Gain, gains, signal_by_chance, signal_by_window, signal_to_noise
+from rota.report.numbers.rewards import Reward, rewards, signal_by_chance, signal_by_window, signal_to_noise
 from rota.report.sentences import how_made, missing
 from rota.report.study import read_study
 
@@ -57,7 +57,7 @@ def test_history_counts_tokens_in_windows_of_the_planned_steps(tmp_path):
     assert history.scores["tr"][1] == 3
 
 
-def test_gains_of_a_joint_loss_follow_each_other_and_those_of_languages_their_own(tmp_path):
+def test_rewards_of_version_0_1_are_derived_from_the_joint_loss_before_or_the_languages_own(tmp_path):
     joint = [
         {"step": step, "arm": arm, "joint_loss": loss}
         for step, arm, loss in ((1, "az", 3.0), (2, "tr", 2.5), (3, "az", 2.75))
@@ -69,8 +69,64 @@ def test_gains_of_a_joint_loss_follow_each_other_and_those_of_languages_their_ow
     study = read_study(
         [make_run(tmp_path / "joint", observations=joint), make_run(tmp_path / "own", observations=own, teacher="tscl")]
     )
-    assert gains(study.rows["joint"].runs[1]) == [Gain(2, "tr", 0.5), Gain(3, "az", -0.25)]
-    assert gains(study.rows["own"].runs[1]) == [Gain(3, "az", 1.0)]
+    assert rewards(study.rows["joint"].runs[1]) == [Reward(2, "tr", 0.5), Reward(3, "az", -0.25)]
+    assert rewards(study.rows["own"].runs[1]) == [Reward(3, "az", 1.0)]
+
+
+def gain_over_mean(losses):
+    """The rewards of a teacher that compares a joint loss with the mean of those before, as the run records them."""
+    means = [sum(losses[:told]) / told for told in range(1, len(losses))]
+    return [mean - loss for mean, loss in zip(means, losses[1:], strict=True)]
+
+
+def test_the_rewards_of_a_report_are_those_that_the_teacher_recorded(tmp_path):
+    """``gain-over-mean``: gains over the last loss, from which a report once derived them, are other numbers."""
+    arms, losses = ["az", "tr", "az", "tr", "az", "tr", "az"], [6.0, 5.0, 4.75, 3.5, 3.5, 1.25, 1.0]
+    told = [{"step": 1, "arm": arm, "joint_loss": loss} for arm, loss in zip(arms, losses, strict=True)]
+    recorded = gain_over_mean(losses)
+    assert recorded[:3] == [1.0, 0.75, 1.75], "6 - 5, 5.5 - 4.75, 5.25 - 3.5"
+    lines = [{"step": 1, "rewards": {arm: reward}} for arm, reward in zip(arms[1:], recorded, strict=True)]
+    run = make_run(tmp_path / "a", teacher="dqn", observations=told)
+    derived = read_study([run]).any_run
+    assert [reward for _, _, reward in rewards(derived)] == [1.0, 0.25, 1.25, 0.0, 2.25, 0.25]
+    write_lines(run / "rewards.jsonl", lines)
+    found = read_study([run]).any_run
+    assert rewards(found) == [Reward(1, arm, reward) for arm, reward in zip(arms[1:], recorded, strict=True)]
+    by_arm = {"tr": recorded[0::2], "az": recorded[1::2]}
+    assert signal_by_window(found)[0] == signal_to_noise(by_arm) != signal_by_window(derived)[0]
+
+
+def test_a_tell_may_reward_several_arms_and_one_of_a_later_version_may_reward_none(tmp_path):
+    run = make_run(tmp_path / "a", observations=[{"step": step, "arm": "az", "joint_loss": step} for step in (1, 2)])
+    write_lines(run / "rewards.jsonl", [{"step": 2, "rewards": {"az": 0.5, "tr": -0.25}}])
+    assert rewards(read_study([run]).any_run) == [Reward(2, "az", 0.5), Reward(2, "tr", -0.25)]
+    (run / "rewards.jsonl").unlink()
+    about = json.loads((run / "run.json").read_text())
+    write_json(run / "run.json", about | {"versions": {"rota-nmt": "0.2.0"}})
+    assert rewards(read_study([run]).any_run) == [], "nothing is derived where rewards would have been recorded"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "said", "unsaid"),
+    [
+        ((), "How much the gains told the teacher", "derived"),
+        (("tscl", "dqn"), "How much the rewards told the teacher", "derived"),
+        (("dqn",), "The rewards of tscl (warm-up 10%) were not recorded; they are derived afterwards", "gains"),
+    ],
+)
+def test_the_figure_of_rewards_says_where_they_are_derived(tmp_path, recorded, said, unsaid):
+    arms, losses = ["az", "tr"] * 4, [9.0, 8.0, 7.5, 6.0, 6.5, 4.0, 3.0, 1.0]
+    told = [{"step": 1, "arm": arm, "joint_loss": loss} for arm, loss in zip(arms, losses, strict=True)]
+    for row in ("tscl", "dqn"):
+        run = make_run(tmp_path / row / "seed-1", teacher=row, observations=told)
+        if row in recorded:
+            write_lines(
+                run / "rewards.jsonl", [{"step": 1, "rewards": {entry["arm"]: entry["joint_loss"]}} for entry in told]
+            )
+    study = read_study([tmp_path])
+    caption = signal_figure(study.main, schedule_looks(list(study.rows))).caption
+    assert said in caption
+    assert unsaid not in caption
 
 
 def test_signal_to_noise_is_the_analysis_of_variance():
@@ -207,6 +263,7 @@ def test_copied_records_have_no_models_and_make_the_same_study(tmp_path):
     run = make_run(
         tmp_path / "suite" / "dqn" / "seed-1", teacher="dqn", observations=[{"step": 1, "arm": "az", "joint_loss": 1.0}]
     )
+    write_lines(run / "rewards.jsonl", [{"step": 1, "rewards": {"az": 0.5}}])
     for extra in (
         "checkpoints/20/student.network.safetensors",
         "translations/20.txt",
@@ -225,13 +282,14 @@ def test_copied_records_have_no_models_and_make_the_same_study(tmp_path):
         "evals.jsonl",
         "steps.jsonl.gz",
         "observations.jsonl.gz",
+        "rewards.jsonl.gz",
         "policy/20.json",
     }
     assert names == {"suite.json"} | {f"dqn/seed-1/{name}" for name in records}
     assert written == sum(path.stat().st_size for path in (tmp_path / "copy").rglob("*") if path.is_file())
     ours, theirs = (read_study([tmp_path / name]).any_run for name in ("suite", "copy"))
     assert ours.history.tokens == theirs.history.tokens
-    assert gains(ours) == gains(theirs)
+    assert rewards(ours) == rewards(theirs)
 
 
 def test_copies_of_the_same_records_are_the_same_bytes_also_a_copy_of_a_copy(tmp_path):

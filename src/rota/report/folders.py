@@ -125,7 +125,7 @@ def about_run(folder: Path) -> dict[str, Any]:
 
 
 COPIED = ("validations.jsonl", "timings.jsonl", "evals.jsonl", "selection.json")
-GZIPPED = ("steps.jsonl", "observations.jsonl")
+GZIPPED = ("steps.jsonl", "observations.jsonl", "rewards.jsonl")
 
 
 def copy_records(path: Path, out: Path, progress: Progress = lambda *_: None) -> int:

@@ -50,6 +50,11 @@ class RunRecords:
         return entries(self.folder, "observations.jsonl")
 
     @cached_property
+    def rewards(self) -> list[Entry]:
+        """Empty also for a run of version 0.1, which did not record them."""
+        return entries(self.folder, "rewards.jsonl")
+
+    @cached_property
     def selection(self) -> dict[str, Any] | None:
         path = self.folder / "selection.json"
         return read_json(path) if path.exists() else None
@@ -81,6 +86,10 @@ class RunRecords:
     def teacher(self) -> dict[str, Any]:
         teacher: dict[str, Any] = self.about["config"]["teacher"]
         return teacher
+
+    @property
+    def version(self) -> str:
+        return str(self.about["versions"].get("rota-nmt", ""))
 
     @property
     def has_q_network(self) -> bool:

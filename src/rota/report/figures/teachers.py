@@ -1,4 +1,4 @@
-"""What learned teachers risked, believed and were told: epsilon, values, Q networks, signal and noise of the gains."""
+"""What learned teachers explored, expected and were told: epsilon, scores, Q networks, signal and noise of rewards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import numpy as np
 
 from rota.report.figures.drawing import Look, Picture, canvas, finish, legend_below, line_colours, step_axis
 from rota.report.figures.shares import in_family_order, mean_over
-from rota.report.numbers.rewards import signal_by_chance, signal_by_window
+from rota.report.numbers.rewards import are_derived, signal_by_chance, signal_by_window
+from rota.report.sentences import and_list
 from rota.report.study import Row, RunRecords
 from rota.types import FloatArray
 
@@ -73,7 +74,7 @@ def scores_figure(row: Row) -> Picture | None:
 
 
 def signal_figure(rows: Sequence[Row], looks: Mapping[str, Look]) -> Picture | None:
-    """Signal-to-noise ratio of the gains in tenths of the run."""
+    """Signal-to-noise ratio of the rewards in tenths of the run."""
     curves = {row.name: mean_over([signal_by_window(run) for run in row.runs.values()]) for row in rows}
     shown = [row for row in rows if not np.isnan(curves[row.name]).all()]
     if not shown:
@@ -89,16 +90,28 @@ def signal_figure(rows: Sequence[Row], looks: Mapping[str, Look]) -> Picture | N
         axes.set(ylim=(0, None), xlim=(0, None), ylabel="signal / noise")
         step_axis(axes)
         legend_below(figure, axes)
-        caption = (
-            "How much the gains told the teacher: standard deviation between the languages' true mean gains, over that "
-            "of one gain around the mean of its language (analysis of variance in tenths of the run, mean over seeds). "
-            "At 0.1 some 1,600 choices of each of two languages are needed to tell which gains more. Thin: the same "
-            "with the gains dealt anew to the languages, so that they tell nothing."
-        )
+        caption = _how_to_read(shown)
         alt = "Signal-to-noise ratios over steps: " + ", ".join(
             f"{row.title} {np.nanmin(curves[row.name]):.2f} to {np.nanmax(curves[row.name]):.2f}" for row in shown
         )
         return finish(figure, name="signal-to-noise", title="Signal and noise of the rewards", caption=caption, alt=alt)
+
+
+def _how_to_read(rows: Sequence[Row]) -> str:
+    """Of version 0.1 alone: gains, which is what was derived for it. Else rewards, and which rows have them derived."""
+    derived = [row.title for row in rows if any(are_derived(run) for run in row.runs.values())]
+    rewards, gains_more = ("gains", "gains more") if len(derived) == len(rows) else ("rewards", "earns more")
+    caption = (
+        f"How much the {rewards} told the teacher: standard deviation between the languages' true mean {rewards}, over "
+        f"that of one {rewards[:-1]} around the mean of its language (analysis of variance in tenths of the run, mean "
+        f"over seeds). At 0.1 some 1,600 choices of each of two languages are needed to tell which {gains_more}. Thin: "
+        f"the same with the {rewards} dealt anew to the languages, so that they tell nothing."
+    )
+    if not derived or len(derived) == len(rows):
+        return caption
+    return (
+        f"{caption} The rewards of {and_list(derived)} were not recorded; they are derived afterwards from dev losses."
+    )
 
 
 def q_network_figures(row: Row) -> list[Picture]:
