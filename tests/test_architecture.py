@@ -9,7 +9,7 @@ import rota
 
 ROOT = Path(rota.__file__).parent
 
-LEAVES = {"types", "settings", "records", "checkpoint", "statistics"}
+LEAVES = {"types", "settings", "files", "runs", "statistics"}
 PARTS = {"data", "student", "teachers"}
 COMPOSERS = {"training", "evaluation"}
 ALL_BELOW_CONFIG = LEAVES | PARTS | COMPOSERS
@@ -17,15 +17,15 @@ ALL_BELOW_CONFIG = LEAVES | PARTS | COMPOSERS
 MAY_IMPORT: dict[str, set[str]] = {
     "types": set(),
     "settings": set(),
-    "records": set(),
-    "checkpoint": {"records", "types"},
+    "files": set(),
+    "runs": {"types", "settings", "files"},
     "statistics": {"types"},
     "data": LEAVES,
     "student": LEAVES,
     "teachers": LEAVES,
     "training": LEAVES | PARTS,
     "evaluation": LEAVES | PARTS,
-    "report": {"types", "settings", "records", "statistics"},  # files only: it never loads a model
+    "report": {"types", "settings", "files", "runs", "statistics"},  # files only: it never loads a model
     "config": ALL_BELOW_CONFIG,
     "checks": ALL_BELOW_CONFIG | {"config"},
     "api": ALL_BELOW_CONFIG | {"config", "checks"},

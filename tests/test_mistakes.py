@@ -207,8 +207,8 @@ def test_a_run_trained_on_other_data(rota, project):
 
 
 def test_a_folder_that_is_no_run(rota, project):
-    assert_one_line(rota("evaluate", "text"), "text is no run folder", "rota train")
-    assert_one_line(rota("translate", "text", "--language", "az", stdin="bir\n"), "text is no run folder")
+    assert_one_line(rota("evaluate", "text"), "text is not a run folder", "rota train")
+    assert_one_line(rota("translate", "text", "--language", "az", stdin="bir\n"), "text is not a run folder")
 
 
 def test_a_checkpoint_that_is_not_there(rota, project):

@@ -7,8 +7,8 @@ import pytest
 
 import rota as package
 from rota.config import parse_config
-from rota.records import read_record
 from rota.report.figures.shares import plot_shares, share_windows
+from rota.runs.records import read_record
 from rota.student.nmt import NMT, NotFiniteError
 from rota.training.display import Display
 

@@ -17,7 +17,6 @@ from typing import Any, Literal, Unpack
 import numpy as np
 import torch
 
-from rota.checkpoint import Checkpoints
 from rota.checks import check_before_preparing
 from rota.config import RunConfig, parse_config
 from rota.data.batches import make_stream
@@ -29,7 +28,9 @@ from rota.evaluation.evaluate import Evaluation
 from rota.evaluation.evaluate import evaluate as evaluate_run
 from rota.evaluation.translations import Progress
 from rota.evaluation.translator import read_run
-from rota.records import Record, write_atomically
+from rota.files import write_atomically
+from rota.runs.checkpoints import Checkpoints
+from rota.runs.records import Record
 from rota.settings import FREE, ConfigError, leaves
 from rota.student.nmt import build_student
 from rota.student.team import Team

@@ -17,8 +17,8 @@ from rota.evaluation.config import Changes
 from rota.evaluation.evaluate import Evaluation
 from rota.evaluation.policy import PolicyProbe, probe_checkpoint
 from rota.evaluation.translator import find_checkpoint, read_run
-from rota.records import read_record
 from rota.report.figures.teachers import plot_policy
+from rota.runs.records import read_record
 from rota.student.hardware import TooLargeError
 from rota.student.nmt import NotFiniteError
 from rota.student.team import Team

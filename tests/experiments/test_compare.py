@@ -14,7 +14,7 @@ from suite_cases import BAD_ROW, SUITE, write_suite
 
 from rota import api
 from rota.config import load_config
-from rota.records import read_record
+from rota.runs.records import read_record
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 RUNS = ("uniform", "warm")

@@ -18,7 +18,7 @@ import torch
 
 from rota.config import parse_config
 from rota.data.batches import make_stream
-from rota.records import read_record
+from rota.runs.records import read_record
 from rota.student.config import StudentConfig
 from rota.student.nmt import build_student
 from rota.student.team import Team

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from rota.records import write_atomically
+from rota.files import write_atomically
 
 
 @dataclass(frozen=True, slots=True)

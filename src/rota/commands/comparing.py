@@ -39,7 +39,7 @@ def compare_scores(
 
     from rota import show
     from rota.evaluation.comparison import compare_runs, find_runs
-    from rota.records import write_atomically
+    from rota.files import write_atomically
     from rota.show_comparison import comparison_csv, comparison_latex, comparison_table
 
     ours, theirs = (find_runs(side) for side in _sides(folders or [], baseline or [], system or []))

@@ -11,7 +11,7 @@ from typing import Final
 
 from rota.experiments.jobs import Job
 from rota.experiments.status import REFUSED, Status
-from rota.records import read_record
+from rota.runs.records import read_record
 
 SPEED: Final = {"tiny": 4_000, "small": 1_300, "base": 170}
 """Real target tokens that one core trains in a second, by preset: measured for `tiny` and `small` (docs/benchmarks.md),

@@ -15,7 +15,7 @@ from rota.checks import check_durations
 from rota.config import RunConfig, overridden, parse_config
 from rota.experiments.suite import Suite, check_own
 from rota.experiments.values import Values
-from rota.records import write_atomically
+from rota.files import write_atomically
 from rota.settings import ConfigError
 from rota.teachers import TeacherConfig
 

@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 from rota.evaluation.translator import read_run
 from rota.experiments.jobs import Job
 from rota.experiments.status import last_lines
-from rota.records import Record
+from rota.runs.records import Record
 
 Phase = Literal["train", "evaluate"]
 LOG = "log.txt"

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from rota.api import difference
-from rota.checkpoint import Checkpoints
 from rota.config import parse_config
 from rota.evaluation.translator import read_run
 from rota.experiments.jobs import Job
-from rota.records import damaged, read_object, read_record
+from rota.files import damaged, read_json
+from rota.runs.checkpoints import Checkpoints
+from rota.runs.records import REMEDY, read_record
 from rota.settings import ConfigError
 
 State = Literal["missing", "partial", "trained", "done", "another", "damaged"]
@@ -42,7 +43,7 @@ def look(job: Job) -> Status:
     try:
         return _look(job)
     except KeyError as error:
-        return Status("damaged", why=str(damaged(job.folder, f"an entry has no {error}")))
+        return Status("damaged", why=str(damaged(job.folder, f"an entry has no {error}", REMEDY)))
     except ValueError as error:
         return Status("damaged", why=str(error))
 
@@ -105,7 +106,7 @@ def _selected(job: Job) -> list[int] | None:
     path, wanted = job.folder / "selection.json", job.config.evaluation
     if not path.is_file():
         return None
-    found = read_object(path, "select", "combine", "window", "search", "best.steps")
+    found = read_json(path, "select", "combine", "window", "search", "best.steps", remedy=REMEDY)
     same = (
         found["select"] == wanted.select
         and found["combine"] == wanted.combine

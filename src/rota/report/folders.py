@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rota.records import write_atomically
+from rota.files import write_atomically
 
 Progress = Callable[[str, int, int | None], None]
 """Hears (stage, done, in all)."""

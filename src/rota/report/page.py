@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from string import Template
 
-from rota.records import write_atomically
+from rota.files import write_atomically
 from rota.report.figures.drawing import SCHEDULES, Picture
 from rota.report.tables.table import Table, to_csv, to_html, to_latex, to_markdown
 

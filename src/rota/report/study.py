@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from rota.records import Entry, read_record
 from rota.report.folders import Progress, about_run, read_json, record_path, run_folders, suite_of
 from rota.report.history import History, read_history
+from rota.runs.records import Entry, read_record
 from rota.settings import FREE, leaves
 from rota.types import Arm
 

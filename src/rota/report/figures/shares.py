@@ -9,7 +9,6 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 
-from rota.records import read_record
 from rota.report.figures.drawing import (
     INK,
     PAGE,
@@ -24,6 +23,7 @@ from rota.report.figures.drawing import (
 from rota.report.folders import record_path
 from rota.report.sentences import and_list, plural
 from rota.report.study import Row, RunRecords, Study
+from rota.runs.records import read_record
 from rota.types import Arm, FloatArray
 
 matplotlib.use("Agg")

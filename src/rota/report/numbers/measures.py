@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from rota.records import Entry
 from rota.report.study import RunRecords, Study
+from rota.runs.records import Entry
 from rota.types import Arm
 
 LOW, HIGH, MACRO = "low-resource", "high-resource", "macro"

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from rota.checkpoint import WEIGHTS, Checkpoints, damaged_file
+from rota.runs.checkpoints import WEIGHTS, Checkpoints
 
 
 class Part:
@@ -116,7 +116,7 @@ def test_thinning_does_not_certify_damage(tmp_path):
     with (tmp_path / "10" / WEIGHTS).open("ab") as file:
         file.write(b"x")
     checkpoints.save(20, {"student": student(2.0)})
-    assert damaged_file(checkpoints.list()[0]) == WEIGHTS
+    assert checkpoints.list()[0].damaged_file() == WEIGHTS
 
 
 def test_what_is_dropped_does_not_take_a_place_among_those_that_are_kept(tmp_path):

@@ -2,7 +2,7 @@ import gzip
 
 import pytest
 
-from rota.records import Record, read_object, read_record, write_atomically
+from rota.runs.records import Record, last_entry, last_lines, read_record
 
 
 def entries(path):
@@ -38,7 +38,7 @@ def test_a_half_written_last_line_is_neither_read_nor_kept(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "why"), [(b"{,}", "Expecting property name"), (b"\xff\xff", "can't decode"), (b"5", "no JSON object")]
+    ("line", "why"), [(b"{,}", "Expecting property name"), (b"\xff\xff", "can't decode"), (b"5", "not a JSON object")]
 )
 def test_a_line_that_cannot_be_read_is_named_with_its_file_and_the_remedy(tmp_path, line, why):
     path = tmp_path / "steps.jsonl"
@@ -62,26 +62,19 @@ def test_a_cut_gzip_record_is_named(tmp_path, content):
         entries(tmp_path / "steps.jsonl.gz")
 
 
-@pytest.mark.parametrize(
-    ("content", "why"),
-    [("", "Expecting value"), ("{}", "it has no data.sizes"), ('{"data": 5}', "it has no data.sizes")],
-)
-def test_an_object_without_what_is_needed_is_damaged(tmp_path, content, why):
-    path = tmp_path / "run.json"
-    path.write_text(content)
-    with pytest.raises(ValueError, match=rf"run\.json is damaged \({why}\); copy it again"):
-        read_object(path, "data.sizes")
-    path.write_text('{"data": {"sizes": {}}}')
-    assert read_object(path, "data.sizes") == {"data": {"sizes": {}}}
-
-
 def test_a_missing_record_is_empty(tmp_path):
     assert entries(tmp_path / "nothing.jsonl") == []
 
 
-def test_an_atomic_write_replaces_the_whole_file(tmp_path):
-    path = tmp_path / "run.json"
-    write_atomically(path, "old and long")
-    write_atomically(path, "new")
-    assert path.read_text() == "new"
-    assert [found.name for found in tmp_path.iterdir()] == ["run.json"]
+def test_the_last_entry_is_found_at_the_end_of_a_long_record(tmp_path):
+    path = tmp_path / "steps.jsonl"
+    assert last_entry(path) is None
+    path.write_text("".join(f'{{"step": {step}}}\n' for step in range(9999)) + "half a li\n" + '{"step": 10000')
+    assert last_entry(path) == {"step": 9998}
+
+
+def test_the_last_lines_of_a_log_come_last_one_first_and_without_blank_ones(tmp_path):
+    path = tmp_path / "log.txt"
+    assert list(last_lines(path)) == []
+    path.write_bytes(b"one\n\n  two \n\xff\n\n")
+    assert list(last_lines(path)) == ["\N{REPLACEMENT CHARACTER}", "two", "one"]

@@ -7,10 +7,16 @@ import json
 import os
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
+
+from rota.files import damaged
 
 Entry = dict[str, Any]
+
+REMEDY: Final = "copy it again, or delete the run and train it again"
+"""What to do about a damaged file of a run."""
 
 
 class Record:
@@ -63,46 +69,39 @@ def read_record(path: Path) -> Iterator[Entry]:
                 if line.endswith(b"\n"):
                     yield _entry(line, path, number)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise damaged(path, error) from None
+        raise damaged(path, error, REMEDY) from None
 
 
 def _entry(line: bytes, path: Path, number: int) -> Entry:
     try:
         entry = json.loads(line)
     except ValueError as error:
-        raise damaged(f"{path}, line {number}", error) from None
+        raise damaged(f"{path}, line {number}", error, REMEDY) from None
     if not isinstance(entry, dict):
-        raise damaged(f"{path}, line {number}", "no JSON object")
+        raise damaged(f"{path}, line {number}", "not a JSON object", REMEDY)
     return entry
 
 
-def read_object(path: Path, *keys: str) -> Entry:
-    """The JSON object in a file of a run; it must have the keys, such as ``data.sizes``."""
+def last_entry(path: Path, block: int = 65_536) -> Entry | None:
+    """The last whole line that can be read, for a display; only the end of the file is looked at."""
+    for line in reversed(_end_of(path, block).split(b"\n")[:-1]):
+        with suppress(ValueError):  # read_record says what is wrong with a line
+            entry: Entry = json.loads(line)
+            return entry
+    return None
+
+
+def last_lines(path: Path, block: int = 8_192) -> Iterator[str]:
+    """The lines at the end of a log that are not blank, the last one first."""
+    lines = _end_of(path, block).decode("utf-8", errors="replace").splitlines()
+    yield from (line.strip() for line in reversed(lines) if line.strip())
+
+
+def _end_of(path: Path, block: int) -> bytes:
+    """The last bytes of a file that another process may be writing; nothing if there is no such file."""
     try:
-        content = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise damaged(path, error) from None
-    for key in keys:
-        found = content
-        for part in key.split("."):
-            if not isinstance(found, dict) or part not in found:
-                raise damaged(path, f"it has no {key}")
-            found = found[part]
-    return dict(content)
-
-
-def damaged(place: Path | str, error: Exception | str) -> ValueError:
-    """What to raise about a file that was cut, or written to by somebody else."""
-    why = error.msg if isinstance(error, json.JSONDecodeError) else error
-    return ValueError(f"{place} is damaged ({why}); copy it again, or delete the run and train it again")
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """The file holds either its old or its new text, never a part."""
-    partial = path.with_name(f".{path.name}.partial")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+        with path.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - block))
+            return file.read()
+    except FileNotFoundError:
+        return b""
