@@ -24,16 +24,16 @@ def undrawn(monkeypatch):
 @pytest.mark.parametrize(
     ("suite", "said"),
     [
-        ({"rows": 3}, "'rows' is 3, not a list of rows with names"),
-        ({"rows": [{"label": "DQN"}]}, "'rows' is .*, not a list of rows with names"),
-        ({"rows": [], "seeds": "1 to 5"}, "'seeds' is '1 to 5', not a list of whole numbers"),
-        ([], "is no JSON object"),
+        ({"rows": 3}, "rows is 3, not a list of rows with names"),
+        ({"rows": [{"label": "DQN"}]}, "rows is .*, not a list of rows with names"),
+        ({"rows": [], "seeds": "1 to 5"}, "seeds is '1 to 5', not a list of whole numbers"),
+        ([], "not a JSON object"),
     ],
 )
 def test_a_damaged_suite_is_one_line_with_its_path_and_the_remedy(tmp_path, suite, said):
     make_run(tmp_path / "dqn" / "seed-1")
     write_json(tmp_path / "suite.json", suite)
-    with pytest.raises(ValueError, match=f"suite.json:? {said}; restore it, or delete it: rows are then named after"):
+    with pytest.raises(ValueError, match=rf"suite.json is damaged \({said}\); restore it, or delete it: rows are then named after"):
         read_study([tmp_path])
     (tmp_path / "suite.json").unlink()
     assert list(read_study([tmp_path]).rows) == ["dqn"], "the remedy helps"
@@ -42,12 +42,13 @@ def test_a_damaged_suite_is_one_line_with_its_path_and_the_remedy(tmp_path, suit
 @pytest.mark.parametrize(
     ("place", "value", "said"),
     [
-        ((), None, "has no 'seed'"),
-        (("seed",), "one", "'seed' is 'one', not a whole number"),
-        (("config", "training", "steps"), None, "has no 'config.training.steps'"),
-        (("config", "training"), 5, "has no 'config.training.steps'"),
-        (("data", "sizes"), [], r"'data.sizes' is \[\], not a mapping"),
-        (("hardware",), None, "has no 'hardware.machine'"),
+        ((), None, "it has no config"),
+        (("seed",), None, "it has no seed"),
+        (("seed",), "one", "seed is 'one', not a whole number"),
+        (("config", "training", "steps"), None, "it has no config.training.steps"),
+        (("config", "training"), 5, "it has no config.training.steps"),
+        (("data", "sizes"), [], r"data.sizes is \[\], not a mapping"),
+        (("hardware",), None, "it has no hardware.machine"),
     ],
 )
 def test_a_damaged_run_is_one_line_with_its_path_and_the_remedy(tmp_path, place, value, said):
@@ -64,7 +65,7 @@ def test_a_damaged_run_is_one_line_with_its_path_and_the_remedy(tmp_path, place,
     else:
         inner[place[-1]] = value
     write_json(path, about)
-    with pytest.raises(ValueError, match=f"dqn/run.json:? {said}; restore it, or leave the run out"):
+    with pytest.raises(ValueError, match=rf"dqn/run.json is damaged \({said}\); copy it again, or delete the run"):
         read_study([tmp_path / "dqn"])
 
 

@@ -25,7 +25,7 @@ def test_windows_are_the_papers_where_each_holds_ten_steps():
     assert window_count(7) == 7
 
 
-def test_history_counts_tokens_in_windows_of_the_planned_steps(tmp_path):
+def test_history_counts_tokens_in_windows_of_the_planned_steps():
     lines = [
         {"step": 1, "arm": "az", "why": "warmup", "loss": 1.0, "tokens": 30, "probability": 1.0},
         {
@@ -46,8 +46,7 @@ def test_history_counts_tokens_in_windows_of_the_planned_steps(tmp_path):
             "tokens_by_language": {"az": 10, "tr": 30},
         },
     ]
-    write_lines(tmp_path / "steps.jsonl", lines)
-    history = read_history(tmp_path / "steps.jsonl", ["az", "tr"], steps=4)
+    history = read_history(lines, ["az", "tr"], steps=4)
     assert history.updates == 3
     assert history.tokens == {"az": 40, "tr": 40}
     assert history.overall == {"az": 0.5, "tr": 0.5}
@@ -244,7 +243,7 @@ def test_mistakes_are_one_line_with_the_remedy(tmp_path):
     with pytest.raises(ValueError, match="was trained on other data than .*; make a report for each"):
         read_study([tmp_path / "one", tmp_path / "three"])
     (run / "run.json").write_text("{")
-    with pytest.raises(ValueError, match="run.json is no JSON .*; restore it, or leave the run out"):
+    with pytest.raises(ValueError, match="run.json is damaged .*; copy it again, or delete the run"):
         read_study([run])
 
 

@@ -159,7 +159,7 @@ def _unprobed(study: Study) -> Row | None:
     """The default row of the first teacher with a Q network, if none of its runs has been probed."""
     rows = [row for row in study.of_tables("main", "other") if row.first.has_q_network]
     default = study.default_of(rows[0].teacher) if rows else None
-    return default if default is not None and not any(run.probes for run in default.runs.values()) else None
+    return default if default is not None and not any(run.probes() for run in default.runs.values()) else None
 
 
 def _costs(study: Study, baseline: Row) -> Section:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from rota.runs.records import Entry, read_record
+from rota.runs.records import Entry
 from rota.types import Arm, FloatArray
 
 MOST_WINDOWS = 150
@@ -54,13 +53,13 @@ class _Mean:
         return means
 
 
-def read_history(path: Path, languages: Sequence[Arm], steps: int) -> History:
-    """One pass over ``steps.jsonl`` of a run that was planned for ``steps`` updates."""
+def read_history(entries: Iterable[Entry], languages: Sequence[Arm], steps: int) -> History:
+    """One pass over the step record of a run that was planned for ``steps`` updates."""
     windows = window_count(steps)
     tokens = {arm: np.zeros(windows) for arm in languages}
     epsilon, scores = _Mean(windows), {arm: _Mean(windows) for arm in languages}
     updates = 0
-    for entry in read_record(path):
+    for entry in entries:
         updates = entry["step"]
         window = min((updates - 1) * windows // steps, windows - 1)
         for arm, count in (entry.get("tokens_by_language") or {entry["arm"]: entry["tokens"]}).items():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rota.report.folders import record_path
 from rota.report.numbers.contrasts import (
     FEWEST_SEEDS,
     NO_VALUE,
@@ -21,12 +20,11 @@ from rota.report.numbers.measures import (
     LOW,
     MACRO,
     Metric,
-    chosen_scores,
-    how_evaluated,
+    how_scored,
     values,
 )
 from rota.report.numbers.printed import nearest_row, printed_row
-from rota.report.study import BUDGET, Row, RunRecords, Study, settings
+from rota.report.study import BUDGET, Row, Study, StudyRun, settings
 
 HEADLINES = (FINAL_LOSS, CHRF, BLEU)
 
@@ -140,23 +138,21 @@ def how_made(study: Study) -> list[str]:
     return [*lines, *sorted({_model_scored(run) for run in study.runs if run.finished} - {""})]
 
 
-def _hardware(run: RunRecords) -> str:
+def _hardware(run: StudyRun) -> str:
     about = run.about["hardware"]
     return f"{about['machine']}, {plural(about['cores'], 'core')}, {plural(about['threads'], 'thread')} a run"
 
 
-def _model_scored(run: RunRecords) -> str:
-    scores = chosen_scores(run, CHRF) or chosen_scores(run, BLEU)
-    if not scores:
+def _model_scored(run: StudyRun) -> str:
+    if run.scores is None:
         return ""
-    entry = scores[0]
-    search = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in entry["search"].items())
-    count = len(entry.get("steps") or [entry["step"]])
-    if not entry.get("select"):
-        model = "the model of the last step" if count == 1 else f"{entry['combine']} of the last {count} checkpoints"
-        return f"Scored: {model}; {search}."
-    by = "dev loss" if entry["select"] == "loss" else f"{entry['select']} dev BLEU"
-    return f"Scored: {entry['combine']} of {plural(count, 'checkpoint')}, chosen by {by}; {search}."
+    model, count = run.scores.model, len(run.scores.model.steps)
+    search = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in run.scores.search.items())
+    if not model.select:
+        scored = "the model of the last step" if count == 1 else f"{model.combine} of the last {count} checkpoints"
+        return f"Scored: {scored}; {search}."
+    by = "dev loss" if model.select == "loss" else f"{model.select} dev BLEU"
+    return f"Scored: {model.combine} of {plural(count, 'checkpoint')}, chosen by {by}; {search}."
 
 
 def missing(study: Study, baseline: Row) -> list[str]:
@@ -179,12 +175,12 @@ def _absent(study: Study) -> list[str]:
     return gaps
 
 
-def _unfinished(row: Row, run: RunRecords) -> list[str]:
+def _unfinished(row: Row, run: StudyRun) -> list[str]:
     if run.finished:
         return []
     done = f"{run.history.updates:,} of {run.steps:,} steps"
-    if not record_path(run.folder, "steps.jsonl").exists():
-        done = "no steps.jsonl, so it has not begun or its record was lost"
+    if run.find_record("steps") is None:
+        done = f"no {run.record_path('steps').name}, so it has not begun or its record was lost"
     return [f"{row.title}, seed {run.seed}: {done}; it counts in no table, its curves are drawn as far as they go."]
 
 
@@ -233,9 +229,9 @@ def _odd_ones(study: Study, metric: Metric) -> list[str]:
     """Runs whose scores were made otherwise than those of most."""
     ways: dict[tuple[object, ...], list[str]] = {}
     for run in study.runs:
-        scores = chosen_scores(run, metric) if run.finished else []
-        if scores:
-            ways.setdefault(how_evaluated(scores[0]), []).append(f"{study.rows[run.row].title} seed {run.seed}")
+        scores = run.scores if run.finished else None
+        if scores is not None and scores.of(metric.name):
+            ways.setdefault(how_scored(scores), []).append(f"{study.rows[run.row].title} seed {run.seed}")
     return [name for names in sorted(ways.values(), key=len)[:-1] for name in names]
 
 

@@ -13,83 +13,59 @@ from typing import Any
 
 import numpy as np
 
-from rota.report.folders import Progress, about_run, read_json, record_path, run_folders, suite_of
+from rota.report.folders import Progress, check_described, is_suite, run_folders, suite_of
 from rota.report.history import History, read_history
-from rota.runs.records import Entry, read_record
+from rota.runs import Entry, Run
+from rota.runs.standing import Scores, standing_scores
 from rota.settings import FREE, leaves
-from rota.types import Arm
 
 
-def entries(folder: Path, name: str) -> list[Entry]:
-    return list(read_record(record_path(folder, name)))
+class StudyRun(Run):
+    """A run with its place in a study: of which row it is. Its records are read once."""
 
-
-@dataclass(frozen=True, eq=False)
-class RunRecords:
-    """What one run wrote down; nothing of its model."""
-
-    folder: Path
-    row: str
-    seed: int
-    about: dict[str, Any]
+    def __init__(self, folder: Path, row: str) -> None:
+        super().__init__(folder)
+        self.row = row
 
     @cached_property
     def validations(self) -> list[Entry]:
-        return entries(self.folder, "validations.jsonl")
+        return list(self.read("validations"))
 
     @cached_property
     def timings(self) -> list[Entry]:
-        return entries(self.folder, "timings.jsonl")
+        return list(self.read("timings"))
 
     @cached_property
     def evals(self) -> list[Entry]:
-        return entries(self.folder, "evals.jsonl")
+        return list(self.read("evals"))
 
     @cached_property
     def observations(self) -> list[Entry]:
-        return entries(self.folder, "observations.jsonl")
+        return list(self.read("observations"))
 
     @cached_property
     def rewards(self) -> list[Entry]:
         """Empty also for a run of version 0.1, which did not record them."""
-        return entries(self.folder, "rewards.jsonl")
+        return list(self.read("rewards"))
 
     @cached_property
-    def selection(self) -> dict[str, Any] | None:
-        path = self.folder / "selection.json"
-        return read_json(path) if path.exists() else None
-
-    @cached_property
-    def probes(self) -> list[dict[str, Any]]:
-        """Probes of the Q network by ``rota policy``, in the order of their steps."""
-        found = [read_json(path) for path in sorted((self.folder / "policy").glob("*.json"))]
-        return sorted((probe for probe in found if probe["step"] is not None), key=lambda probe: int(probe["step"]))
+    def scores(self) -> Scores | None:
+        """The test scores of the model that stands for the run; None if nothing was scored."""
+        return standing_scores(self)
 
     @cached_property
     def history(self) -> History:
-        return read_history(record_path(self.folder, "steps.jsonl"), list(self.sizes), self.steps)
-
-    @property
-    def sizes(self) -> dict[Arm, int]:
-        sizes: dict[Arm, int] = self.about["data"]["sizes"]
-        return sizes
-
-    @property
-    def low_resource(self) -> list[Arm]:
-        return [arm for arm in self.sizes if arm in self.about["data"]["low_resource"]]
-
-    @property
-    def high_resource(self) -> list[Arm]:
-        return [arm for arm in self.sizes if arm not in self.about["data"]["low_resource"]]
+        return read_history(self.read("steps"), list(self.sizes), self.steps)
 
     @property
     def teacher(self) -> dict[str, Any]:
-        teacher: dict[str, Any] = self.about["config"]["teacher"]
+        teacher: dict[str, Any] = self.setting("config.teacher")
         return teacher
 
     @property
     def version(self) -> str:
-        return str(self.about["versions"].get("rota-nmt", ""))
+        """Of Rota, when the run began."""
+        return str(self.setting("versions").get("rota-nmt", ""))
 
     @property
     def has_q_network(self) -> bool:
@@ -98,10 +74,6 @@ class RunRecords:
         Version 0.1 did not write it down; its one teacher of that kind was DQN.
         """
         return bool(self.about.get("teacher", {}).get("q_network", self.teacher["name"] == "dqn"))
-
-    @property
-    def steps(self) -> int:
-        return int(self.about["config"]["training"]["steps"])
 
     @property
     def finished(self) -> bool:
@@ -118,7 +90,7 @@ class Row:
     warmup: str
     table: str = "main"
     paper: str | None = None
-    runs: dict[int, RunRecords] = field(default_factory=dict)
+    runs: dict[int, StudyRun] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -133,7 +105,7 @@ class Row:
         return self.label if self.warmup in ("", "no") else f"{self.label} ({self.warmup})"
 
     @property
-    def finished(self) -> dict[int, RunRecords]:
+    def finished(self) -> dict[int, StudyRun]:
         return {seed: run for seed, run in self.runs.items() if run.finished}
 
     @property
@@ -141,7 +113,7 @@ class Row:
         return "" if not self.runs else str(self.first.teacher["name"])
 
     @property
-    def first(self) -> RunRecords:
+    def first(self) -> StudyRun:
         return next(iter(self.runs.values()))
 
     @property
@@ -164,11 +136,11 @@ class Study:
     seeds: list[int]  # which a suite asked for; empty for runs without a suite
 
     @property
-    def runs(self) -> list[RunRecords]:
+    def runs(self) -> list[StudyRun]:
         return [run for row in self.rows.values() for run in row.runs.values()]
 
     @property
-    def any_run(self) -> RunRecords:
+    def any_run(self) -> StudyRun:
         return self.runs[0]
 
     @property
@@ -222,7 +194,7 @@ def read_study(paths: Sequence[Path], progress: Progress = lambda *_: None) -> S
     for path in paths:
         suite = suite_of(path)
         described = {about["name"]: about for about in suite.get("rows", [])}
-        if (path / "suite.json").exists():  # in its order, and with the rows that are not there yet
+        if is_suite(path):  # in its order, and with the rows that are not there yet
             seeds += [seed for seed in suite.get("seeds", []) if seed not in seeds]
             for name, about in described.items():
                 rows.setdefault(name, _new_row(name, about))
@@ -244,11 +216,11 @@ class _RowNames:
     def __init__(self) -> None:
         self._by_settings: dict[str, str] = {}
 
-    def read(self, folder: Path) -> RunRecords:
-        about = about_run(folder)
-        seed, name = int(about["seed"]), folder.resolve().name
-        row = folder.resolve().parent.name if name == f"seed-{seed}" else self._row(about, name, seed)
-        return RunRecords(folder, row, seed, about)
+    def read(self, folder: Path) -> StudyRun:
+        run = Run(folder)
+        check_described(run)
+        name, above = folder.resolve().name, folder.resolve().parent.name
+        return StudyRun(folder, above if name == f"seed-{run.seed}" else self._row(run.about, name, run.seed))
 
     def _row(self, about: dict[str, Any], name: str, seed: int) -> str:
         settings = written(about)
@@ -263,7 +235,7 @@ def _new_row(name: str, about: dict[str, Any]) -> Row:
     return Row(name, str(label), str(warmup), str(about.get("table") or "main"), None if paper is None else str(paper))
 
 
-def _add(rows: dict[str, Row], run: RunRecords, about: dict[str, Any]) -> None:
+def _add(rows: dict[str, Row], run: StudyRun, about: dict[str, Any]) -> None:
     if run.row not in rows:
         warmup = run.teacher.get("warmup")
         rows[run.row] = _new_row(run.row, {"warmup": warmup and str(warmup["until"]), **about})
@@ -276,7 +248,7 @@ def _add(rows: dict[str, Row], run: RunRecords, about: dict[str, Any]) -> None:
     runs[run.seed] = run
 
 
-def _same_settings(one: RunRecords, other: RunRecords) -> None:
+def _same_settings(one: StudyRun, other: StudyRun) -> None:
     """Seeds of one row differ in nothing else: a mean over 1,000 and 3,000 updates is a mean of nothing."""
     found = first_difference(one.about, other.about)
     if found is not None:
@@ -287,7 +259,7 @@ def _same_settings(one: RunRecords, other: RunRecords) -> None:
         )
 
 
-def _same_data(runs: list[RunRecords]) -> None:
+def _same_data(runs: list[StudyRun]) -> None:
     first = runs[0]
     for run in runs:
         if run.about["data"]["fingerprint"] != first.about["data"]["fingerprint"]:

@@ -22,7 +22,7 @@ from rota.report.figures.drawing import (
 from rota.report.numbers.contrasts import Estimate, contrast, estimate, over_seeds
 from rota.report.numbers.cost import PHASES, Spending, clock, phase
 from rota.report.numbers.measures import HIGH, LOW, MACRO, Metric, with_groups
-from rota.report.study import Row, RunRecords
+from rota.report.study import Row, StudyRun
 from rota.statistics import SeedComparison
 from rota.types import FloatArray
 
@@ -71,7 +71,7 @@ Curve = tuple[FloatArray, FloatArray, FloatArray]
 """Steps, mean and standard deviation over seeds; a spread of 0 where one run alone has come so far."""
 
 
-def losses_by_step(run: RunRecords, group: str) -> dict[int, float]:
+def losses_by_step(run: StudyRun, group: str) -> dict[int, float]:
     losses = {entry["step"]: with_groups(entry["dev_loss"], run).get(group) for entry in run.validations}
     return {step: loss for step, loss in losses.items() if loss is not None}
 

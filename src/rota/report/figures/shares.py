@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,23 +19,22 @@ from rota.report.figures.drawing import (
     percent_axis,
     step_axis,
 )
-from rota.report.folders import record_path
 from rota.report.sentences import and_list, plural
-from rota.report.study import Row, RunRecords, Study
-from rota.runs.records import read_record
+from rota.report.study import Row, Study, StudyRun
+from rota.runs import Run
 from rota.types import Arm, FloatArray
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 
-def in_family_order(run: RunRecords) -> list[Arm]:
+def in_family_order(run: StudyRun) -> list[Arm]:
     """Languages as they lie in bars: relatives beside each other where the colours know them, else as in the corpus."""
     known = [arm for arm in language_colours(["az", "tr", "be", "ru", "gl", "pt", "sk", "cs"]) if arm in run.sizes]
     return [*known, *(arm for arm in run.sizes if arm not in known)]
 
 
-def counted(row: Row) -> list[RunRecords]:
+def counted(row: Row) -> list[StudyRun]:
     """The finished runs, as in the tables: half a run has more of the warm-up. Where none is, what there is."""
     return list(row.finished.values()) or [run for run in row.runs.values() if run.history.updates]
 
@@ -138,14 +136,13 @@ def mean_over(curves: Sequence[FloatArray]) -> FloatArray:
 WINDOWS = 25
 
 
-def share_windows(run: Path, windows: int = WINDOWS) -> tuple[FloatArray, dict[Arm, FloatArray]]:
+def share_windows(run: Run, windows: int = WINDOWS) -> tuple[FloatArray, dict[Arm, FloatArray]]:
     """Ends of equal windows of steps, and each language's share of the target tokens in every window."""
-    sizes = json.loads((run / "run.json").read_text(encoding="utf-8"))["data"]["sizes"]
-    entries = list(read_record(record_path(run, "steps.jsonl")))
+    entries = list(run.read("steps"))
     if not entries:
         raise ValueError(f"{run} has no steps yet; train it first with rota train")
     windows = min(windows, len(entries))
-    tokens = {arm: np.zeros(windows) for arm in sizes}
+    tokens = {arm: np.zeros(windows) for arm in run.sizes}
     for index, entry in enumerate(entries):
         by_language = entry.get("tokens_by_language") or {entry["arm"]: entry["tokens"]}
         for arm, count in by_language.items():
@@ -157,7 +154,7 @@ def share_windows(run: Path, windows: int = WINDOWS) -> tuple[FloatArray, dict[A
 
 def plot_shares(run: Path, path: Path) -> Path:
     """Stacked areas of the language shares, saved as a picture; the legend gives the share over the whole run."""
-    ends, shares = share_windows(run)
+    ends, shares = share_windows(Run(run))
     colours = language_colours(list(shares))
     figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")
     steps = np.concatenate([[0.0], ends])

@@ -14,7 +14,7 @@ from rota.report.figures.drawing import Look, Picture, canvas, finish, legend_be
 from rota.report.figures.shares import in_family_order, mean_over
 from rota.report.numbers.rewards import are_derived, signal_by_chance, signal_by_window
 from rota.report.sentences import and_list
-from rota.report.study import Row, RunRecords
+from rota.report.study import Row, StudyRun
 from rota.types import FloatArray
 
 matplotlib.use("Agg")
@@ -116,7 +116,7 @@ def _how_to_read(rows: Sequence[Row]) -> str:
 
 def q_network_figures(row: Row) -> list[Picture]:
     """Heat maps of the Q network at two stages, of the first seed that has been probed."""
-    probed = [run for _, run in sorted(row.runs.items()) if run.probes]
+    probed = [run for _, run in sorted(row.runs.items()) if run.probes()]
     if not probed:
         return []
     run = probed[0]
@@ -145,21 +145,20 @@ STAGES = (28 / 150, 56 / 150)
 """The paper shows the Q network at 28k and 56k of 150k steps."""
 
 
-def two_stages(run: RunRecords) -> list[dict[str, Any]]:
+def two_stages(run: StudyRun) -> list[dict[str, Any]]:
     """The probes nearest to the paper's two stages; those two that there are, if there are two."""
-    if len(run.probes) <= 2:
-        return list(run.probes)
-    steps = [
-        min((probe["step"] for probe in run.probes), key=lambda step: abs(step - wanted)) for wanted in _wanted(run)
-    ]
-    return [probe for probe in run.probes if probe["step"] in steps]
+    probes = run.probes()
+    if len(probes) <= 2:
+        return probes
+    steps = [min((probe["step"] for probe in probes), key=lambda step: abs(step - wanted)) for wanted in _wanted(run)]
+    return [probe for probe in probes if probe["step"] in steps]
 
 
-def _wanted(run: RunRecords) -> list[float]:
+def _wanted(run: StudyRun) -> list[float]:
     return [stage * run.steps for stage in STAGES]
 
 
-def how_to_probe(run: RunRecords) -> list[str]:
+def how_to_probe(run: StudyRun) -> list[str]:
     """The commands that make the heat maps of a run, at its checkpoints nearest to the paper's stages."""
     written = str(run.about["config"]["training"]["checkpoint_every"])
     share = float(written.rstrip("%")) / 100 * run.steps if written.endswith("%") else float(written)

@@ -9,7 +9,7 @@ from functools import cache
 from statistics import mode
 
 from rota.report.numbers.measures import Metric, values
-from rota.report.study import Row, RunRecords
+from rota.report.study import Row, StudyRun
 from rota.statistics import SeedComparison, holm, paired_seeds, smallest_detectable
 
 NO_VALUE = "\N{EN DASH}"
@@ -48,7 +48,7 @@ def estimate(row: Row, metric: Metric, scope: str) -> Estimate | None:
     return Estimate(known) if known else None
 
 
-def over_seeds(row: Row, number: Callable[[RunRecords], float | None]) -> Estimate | None:
+def over_seeds(row: Row, number: Callable[[StudyRun], float | None]) -> Estimate | None:
     """The same of any number of a run."""
     found = {seed: number(run) for seed, run in row.finished.items()}
     known = {seed: float(value) for seed, value in found.items() if value is not None}

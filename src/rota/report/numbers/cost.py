@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rota.report.study import Row, RunRecords
+from rota.report.study import Row, StudyRun
 
 PHASES = ("updates", "observations", "validations", "batches", "rest")
 """Phases of training on the wall; ``rest`` is what the records do not name: checkpoints, records, display."""
 
-Spending = Callable[[RunRecords], float | None]
+Spending = Callable[[StudyRun], float | None]
 """One number of a run; None where its records do not have it."""
 
 
@@ -23,20 +23,20 @@ def phase(name: str) -> Spending:
     return lambda run: _phases(run).get(name, 0.0) if run.timings else None
 
 
-def updates(run: RunRecords) -> int:
+def updates(run: StudyRun) -> int:
     return run.history.updates
 
 
-def tokens(run: RunRecords) -> int:
+def tokens(run: StudyRun) -> int:
     """Real target tokens of all updates."""
     return sum(run.history.tokens.values())
 
 
-def _total(run: RunRecords, name: str) -> float:
+def _total(run: StudyRun, name: str) -> float:
     return float(sum(entry[name] for entry in run.timings))
 
 
-def _phases(run: RunRecords) -> dict[str, float]:
+def _phases(run: StudyRun) -> dict[str, float]:
     seconds = dict.fromkeys(PHASES[:-1], 0.0)
     for entry in run.timings:
         for name, spent in entry["phases"].items():

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rota.report.study import RunRecords
+from rota.report.study import StudyRun
 from rota.types import Arm, FloatArray
 
 WINDOWS = 10
@@ -24,18 +24,18 @@ class Reward(NamedTuple):
     reward: float
 
 
-def rewards(run: RunRecords) -> list[Reward]:
+def rewards(run: StudyRun) -> list[Reward]:
     """As the teacher made them, in order; for a run of version 0.1, which did not record them, gains of its losses."""
     if are_derived(run):
         return _gains(run)
     return [Reward(entry["step"], arm, reward) for entry in run.rewards for arm, reward in entry["rewards"].items()]
 
 
-def are_derived(run: RunRecords) -> bool:
+def are_derived(run: StudyRun) -> bool:
     return not run.rewards and run.version.startswith("0.1.")
 
 
-def _gains(run: RunRecords) -> list[Reward]:
+def _gains(run: StudyRun) -> list[Reward]:
     """How far the loss that the teacher was told went down (nats per token), whatever rule the teacher had.
 
     A joint loss is compared with the joint loss before; the loss of a language with its own last one.
@@ -73,12 +73,12 @@ def signal_to_noise(by_arm: Mapping[Arm, Sequence[float]]) -> float | None:
     return float(np.sqrt(max(0.0, (between - within) / size) / within))
 
 
-def signal_by_window(run: RunRecords, windows: int = WINDOWS) -> FloatArray:
+def signal_by_window(run: StudyRun, windows: int = WINDOWS) -> FloatArray:
     """Signal-to-noise ratio in each tenth of the run; ``nan`` where there are too few rewards."""
     return _ratios(_in_windows(run, windows))
 
 
-def signal_by_chance(run: RunRecords, windows: int = WINDOWS, draws: int = 20) -> FloatArray:
+def signal_by_chance(run: StudyRun, windows: int = WINDOWS, draws: int = 20) -> FloatArray:
     """The same if the arm made no difference: the rewards of each window dealt anew, mean over ``draws``.
 
     Not 0, because a ratio cannot be negative: what chance adds in one window is not taken away in another.
@@ -90,7 +90,7 @@ def signal_by_chance(run: RunRecords, windows: int = WINDOWS, draws: int = 20) -
     return mean
 
 
-def _in_windows(run: RunRecords, windows: int) -> list[dict[Arm, list[float]]]:
+def _in_windows(run: StudyRun, windows: int) -> list[dict[Arm, list[float]]]:
     found: list[dict[Arm, list[float]]] = [defaultdict(list) for _ in range(windows)]
     for step, arm, reward in rewards(run):
         found[min((step - 1) * windows // run.steps, windows - 1)][arm].append(reward)

@@ -8,7 +8,7 @@ from rota.report.numbers.contrasts import NO_VALUE, Estimate, over_seeds
 from rota.report.numbers.cost import PHASES, Spending, by_seed, clock, phase, tokens, updates
 from rota.report.numbers.measures import LOW, lowest_loss_step
 from rota.report.numbers.printed import STEPS, printed_row
-from rota.report.study import Row, RunRecords, Study
+from rota.report.study import Row, Study, StudyRun
 from rota.report.tables.scores import name_cells
 from rota.report.tables.table import Cell, Table
 
@@ -53,12 +53,13 @@ def convergence_table(name: str, title: str, rows: Sequence[Row]) -> Table:
     return Table(name, title, caption, columns, lines, data=[line for found in data for line in found])
 
 
-def _lowest_step(run: RunRecords) -> int | None:
+def _lowest_step(run: StudyRun) -> int | None:
     return lowest_loss_step(run, LOW)
 
 
-def selected_step(run: RunRecords) -> int | None:
-    return None if run.selection is None else int(run.selection["best"]["step"])
+def selected_step(run: StudyRun) -> int | None:
+    found = run.selection("best.step")
+    return None if found is None else int(found["best"]["step"])
 
 
 def _paper_step(row: Row) -> Cell:
