@@ -33,7 +33,9 @@ def undrawn(monkeypatch):
 def test_a_damaged_suite_is_one_line_with_its_path_and_the_remedy(tmp_path, suite, said):
     make_run(tmp_path / "dqn" / "seed-1")
     write_json(tmp_path / "suite.json", suite)
-    with pytest.raises(ValueError, match=rf"suite.json is damaged \({said}\); restore it, or delete it: rows are then named after"):
+    with pytest.raises(
+        ValueError, match=rf"suite.json is damaged \({said}\); restore it, or delete it: rows are then named after"
+    ):
         read_study([tmp_path])
     (tmp_path / "suite.json").unlink()
     assert list(read_study([tmp_path]).rows) == ["dqn"], "the remedy helps"
