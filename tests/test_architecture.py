@@ -27,17 +27,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evaluation": LEAVES | PARTS,
     "report": {"types", "settings", "files", "runs", "statistics"},  # files only: it never loads a model
     "config": ALL_BELOW_CONFIG,
-    "checks": ALL_BELOW_CONFIG | {"config"},
-    "api": ALL_BELOW_CONFIG | {"config", "checks"},
-    "show": ALL_BELOW_CONFIG,
-    "experiments": ALL_BELOW_CONFIG | {"config", "checks", "api", "show"},
-    "bench": ALL_BELOW_CONFIG | {"config", "api"},
-    "show_comparison": ALL_BELOW_CONFIG,
-    "runner": ALL_BELOW_CONFIG | {"config", "checks", "api", "show", "report"},
-    "demo": ALL_BELOW_CONFIG | {"config", "api", "show", "runner", "report"},
-    "commands": ALL_BELOW_CONFIG
-    | {"config", "api", "show", "show_comparison", "runner", "demo", "report", "experiments", "bench"},
-    "cli": {"commands"},
+    "mistakes": ALL_BELOW_CONFIG | {"config"},
+    "api": ALL_BELOW_CONFIG | {"config", "mistakes"},
+    "experiments": ALL_BELOW_CONFIG | {"config", "mistakes", "api"},
+    "cli": ALL_BELOW_CONFIG | {"config", "api", "report", "experiments"},
     "__init__": ALL_BELOW_CONFIG | {"config", "api"},
     "__main__": {"cli"},
 }

@@ -9,7 +9,7 @@ import pytest
 import torch
 from export_cases import LANGUAGES, SENTENCES, Saved, make_run
 
-from rota.commands import models
+from rota.cli import models
 from rota.data.corpus import tidy
 from rota.evaluation.ctranslate import CTranslator
 from rota.evaluation.export import export
@@ -168,7 +168,7 @@ def test_what_cannot_be_translated_with_is_explained(rota, raw, tmp_path):
         ((raw.run, "--selected", "--step", "100"), "--selected and --step 100 name two models"),
         ((raw.run, "--selected"), "has no selection.json; run rota evaluate"),
         ((foreign,), "is no export for CTranslate2; make one with rota export RUN --to ctranslate2"),
-        ((tmp_path / "nowhere",), "is not a run folder"),
+        ((tmp_path / "nowhere",), "is no run folder"),
     ):
         code, _, error = rota("translate", *arguments, "-l", "az", stdin="")
         assert code == 2

@@ -8,7 +8,7 @@ import pytest
 from made_runs import SIZES, everywhere, make_run, make_suite, write_json
 from matplotlib.figure import Figure
 
-from rota.experiments.paper import paper
+from rota.experiments.suites.paper import paper
 from rota.report.assemble import make_report
 
 EMPTY = {"png": b"", "svg": "<svg></svg>"}

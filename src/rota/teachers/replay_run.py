@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from rota.files import damaged, read_json
 from rota.runs.records import REMEDY, read_record
 from rota.settings import Duration, DurationField
-from rota.teachers.base import Classroom, DeafConfig
+from rota.teachers.base import Classroom, DeafConfig, SizeChange
 from rota.teachers.static import Static
 from rota.types import Arm, Decision, Observation, State, Watch
 
@@ -139,6 +139,13 @@ class _ReplayConfig(DeafConfig):
             chosen = f"{self.run} chose every {past.decide_every} updates and this teacher every {self.decide_every}"
             logger.warning("%s; decide_every: %d keeps them together", chosen, past.decide_every)
         return past
+
+    def reads(self) -> Sequence[Path]:
+        return (self.run,)
+
+    def scaled(self, to: SizeChange) -> dict[str, Any]:
+        """It decides as often as the run that it replays."""
+        return super().scaled(to) | {"decide_every": max(1, self.decide_every // to.more_decisions)}
 
 
 class ReplayProportionsConfig(_ReplayConfig):
