@@ -30,12 +30,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "export": LEAVES | {"data", "student", "evaluation"},
     "simulation": LEAVES | {"teachers", "training"},
     "testing": LEAVES | {"teachers", "training"},
-    "analysis": {"types", "settings", "files", "runs", "statistics"},  # files only: it never loads a model
+    "report": {"types", "settings", "files", "runs", "statistics"},  # files only: it never loads a model
     "config": ALL_BELOW_CONFIG,
     "mistakes": ALL_BELOW_CONFIG | {"config"},
     "api": ALL_BELOW_CONFIG | {"config", "mistakes"},
     "experiments": ALL_BELOW_CONFIG | {"config", "mistakes", "api"},
-    "cli": ALL_BELOW_CONFIG | {"config", "api", "analysis", "experiments", "export", "simulation"},
+    "cli": ALL_BELOW_CONFIG | {"config", "api", "report", "experiments", "export", "simulation"},
     "__init__": ALL_BELOW_CONFIG | {"config", "api"},
     "__main__": {"cli"},
 }
