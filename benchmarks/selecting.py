@@ -21,7 +21,6 @@ from pathlib import Path
 import torch
 
 from rota import api
-from rota.bench.rows import Results, row
 from rota.config import parse_config
 from rota.data.store import Store
 from rota.evaluation.config import EvaluationConfig
@@ -30,6 +29,7 @@ from rota.evaluation.translations import SELECTION_PART, Combination, Counter, T
 from rota.evaluation.translator import Loader, find_windows, read_run
 from rota.student.decoding import EncoderCache
 from rota.training.loop import Loop
+from rows import Results, row
 
 WAYS = [
     EvaluationConfig(select="low-resource", combine=how, beam=beam)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from rota.config import RunConfig, parse_config, teacher_config
-from rota.records import read_record
+from rota.runs.records import read_record
 from rota.settings import ConfigError
 from rota.teachers import Classroom, build_teacher
 from rota.teachers.own import find_config

@@ -27,12 +27,12 @@ _FACTOR = {"": 1, "k": 1_000, "m": 1_000_000}
 
 
 def parse_count(value: Any) -> Any:
-    """``"16k"`` to 16000, ``"1.5M"`` to 1500000; whatever is no such text passes through."""
+    """``"16k"`` to 16000, ``"1.5M"`` to 1500000; what is not text passes through."""
     if not isinstance(value, str):
         return value
     match = _COUNT.fullmatch(value.strip().replace("_", "").replace(",", ""))
     if match is None:
-        raise ValueError(f"{value!r} is no count; write for example 500, 16k or 1.5M")
+        raise ValueError(f"{value!r} is not a count; write for example 500, 16k or 1.5M")
     return _whole(float(match[1]) * _FACTOR[match[2].lower()], value)
 
 
@@ -79,7 +79,7 @@ def _share(text: str) -> float:
     except ValueError:
         percent = -1.0
     if not 0 <= percent <= 100:
-        raise ValueError(f"{text!r} is no duration; write steps such as 16k, or a share from 0% to 100%")
+        raise ValueError(f"{text!r} is not a duration; write steps such as 16k, or a share from 0% to 100%")
     return percent / 100
 
 
@@ -87,7 +87,7 @@ def _duration(value: Any) -> Duration:
     if isinstance(value, Duration):
         return value
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise ValueError(f"{value!r} is no duration; write steps such as 16k, or a share such as 10%")
+        raise ValueError(f"{value!r} is not a duration; write steps such as 16k, or a share such as 10%")
     return Duration(value)
 
 
@@ -128,7 +128,7 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
 def _same_mistake(errors: list[ErrorDetails], model: type[BaseModel]) -> list[ErrorDetails]:
     """The first mistake as pydantic sees it: once, or once for each of the forms that a value may have.
 
-    Of those, the form that the value came nearest to: a list with a wrong item is no mistaken name.
+    Of those, the form that the value came nearest to: a list with a wrong item is not a misspelt name.
     """
     unknown = [found for found in errors if found["type"] == "extra_forbidden"]
     if unknown:
@@ -153,7 +153,7 @@ def _plain(message: str) -> str:
     return message
 
 
-# What pydantic puts into a location for each form of a union, and for a key: nothing that the user wrote.
+# What pydantic adds to a location for each form of a union, and for a key; the user wrote none of it.
 _FORM = re.compile(r"(literal|tuple|list|dict|union|nullable|function-\w+|constrained-\w+)\[.*\]|str|int|float|bool")
 _KEY = "[key]"
 

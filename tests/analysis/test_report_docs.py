@@ -9,7 +9,7 @@ from made_runs import SIZES, everywhere, make_run, make_suite, write_json
 from matplotlib.figure import Figure
 
 from rota.analysis.report import make_report
-from rota.experiments.paper import paper
+from rota.experiments.suites.paper import paper
 
 EMPTY = {"png": b"", "svg": "<svg></svg>"}
 DOCS = Path(__file__).parents[2] / "docs"

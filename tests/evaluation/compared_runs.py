@@ -5,7 +5,7 @@ import json
 from rota.api import prepare, train
 from rota.config import parse_config
 from rota.evaluation.metrics import score
-from rota.records import Record
+from rota.runs.records import Record
 
 
 def corpus(folder, *, subwords=300, **changes):

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from rota.checkpoint import Checkpoints
 from rota.config import parse_config
 from rota.data.subwords import Subwords, SubwordsConfig
+from rota.runs.checkpoints import Checkpoints
 from rota.student.config import StudentConfig
 from rota.student.nmt import build_student
 from rota.types import Batch, State

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from rota.evaluation.comet import Comet, find_checkpoint
 from rota.evaluation.comparison import compare_runs
 from rota.evaluation.scores import add_comet, reported_model
-from rota.records import read_record
+from rota.runs.records import read_record
 
 SOURCES = ["bir pişik", "bir it təpənin üstündən qaçdı", ""]
 HYPOTHESES = ["a cat", "the dog ran over a hill", "a mat"]

@@ -143,7 +143,7 @@ def mistake(rota, *arguments):
 def test_mistakes_end_with_one_line(rota, store, tmp_path):
     run = make_run(tmp_path / "run", store, wrong=none)
     assert "1 folder, 0 --baseline, 0 --system: give two folders" in mistake(rota, run)
-    assert "is no run folder (no run.json) and has no runs seed-*" in mistake(rota, run, tmp_path / "data")
+    assert "is not a run folder (no run.json) and has no runs seed-*" in mistake(rota, run, tmp_path / "data")
     assert "unknown metric 'meteor'; it is bleu, chrf, comet" in mistake(rota, run, run, "--metric", "meteor")
     assert "--split is 'train'; it is dev or test" in mistake(rota, run, run, "--split", "train")
     assert "has no scores of its dev sets (none); run rota evaluate" in mistake(rota, run, run, "--split", "dev")

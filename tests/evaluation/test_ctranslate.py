@@ -9,12 +9,12 @@ import pytest
 import torch
 from export_cases import LANGUAGES, SENTENCES, Saved, make_run
 
-from rota.checkpoint import Checkpoints
-from rota.commands import models
+from rota.cli import models
 from rota.data.corpus import tidy
 from rota.evaluation.ctranslate import CTranslator
 from rota.evaluation.export import export
 from rota.evaluation.translator import Translator
+from rota.runs.checkpoints import Checkpoints
 from rota.student.search import translate
 
 KINDS = {"raw": ("raw", True), "untied": ("raw", False), "tokenised": ("tokenised", True)}

@@ -10,7 +10,7 @@ from rota import api
 from rota.evaluation.config import EvaluationConfig
 from rota.evaluation.evaluate import evaluate
 from rota.evaluation.translator import Translator
-from rota.records import read_record
+from rota.runs.records import read_record
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from rota.analysis.policy_plot import plot_policy
-from rota.checkpoint import Checkpoints
 from rota.evaluation.policy import probe_checkpoint, probe_q_network, probe_teacher_state
+from rota.runs.checkpoints import Checkpoints
 from rota.teachers import Classroom, Uniform, build_teacher
 from rota.teachers.dqn_config import DQNConfig
 from rota.types import Observation

@@ -8,13 +8,13 @@ import torch
 from export_cases import Saved
 
 from rota import api
-from rota.checkpoint import Checkpoints
 from rota.config import RunConfig, parse_config
 from rota.data.dev_parts import selection_places
 from rota.data.store import Store
 from rota.evaluation.config import EvaluationConfig
 from rota.evaluation.translations import SELECTION_PART, Combination, translation_path
-from rota.records import Record
+from rota.runs.checkpoints import Checkpoints
+from rota.runs.records import Record
 from rota.student.transformer import Transformer
 
 STEPS = (10, 20, 30, 40, 50, 60)

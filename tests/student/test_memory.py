@@ -13,7 +13,7 @@ import torch
 from student_cases import batch_of, make_network, make_student, random_pairs
 
 from rota.evaluation import comet, translator
-from rota.records import read_record
+from rota.runs.records import read_record
 from rota.student import nmt, search
 from rota.student.config import StudentConfig
 from rota.student.decoding import EncoderCache

@@ -10,7 +10,7 @@ import torch
 from pydantic import TypeAdapter
 from replay_cases import make_run
 
-from rota.checkpoint import Checkpoints
+from rota.runs.checkpoints import Checkpoints
 from rota.teachers import TEACHERS, AnyTeacherConfig, Classroom, build_teacher
 from rota.types import MIXED, MIXED_HIGH_RESOURCE, Observation, Watch
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from rota.records import read_record
+from rota.runs.records import read_record
 
 CONFIG = """
 data:

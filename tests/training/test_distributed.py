@@ -18,7 +18,7 @@ import torch
 
 from rota.config import parse_config
 from rota.data.batches import make_stream
-from rota.records import read_record
+from rota.runs.records import read_record
 from rota.student.config import StudentConfig
 from rota.student.nmt import build_student
 from rota.student.team import Team
@@ -99,11 +99,11 @@ def test_only_the_first_process_speaks(folder):
 
 def test_a_run_goes_on_with_another_number_of_processes(folder):
     # test_two_processes_train_as_one holds the losses of its five parts to those of one process.
-    assert "go on with: the same command, or in one process:" in said(folder, "parts", 0)
-    assert "going on from step 7" in said(folder, "parts-on", 0)
-    assert "going on from step 12 with 3 processes" in said(folder, "parts-three", 0)
-    assert "going on from step 14 with 5 processes" in said(folder, "parts-five", 0)
-    assert "going on from step 16 with 2 processes" in said(folder, "parts-end", 0)
+    assert "continue with: the same command, or in one process:" in said(folder, "parts", 0)
+    assert "resuming from step 7" in said(folder, "parts-on", 0)
+    assert "resuming from step 12 with 3 processes" in said(folder, "parts-three", 0)
+    assert "resuming from step 14 with 5 processes" in said(folder, "parts-five", 0)
+    assert "resuming from step 16 with 2 processes" in said(folder, "parts-end", 0)
 
 
 def test_a_run_that_goes_on_says_when_processes_have_too_little_to_do(folder):
@@ -150,7 +150,7 @@ def test_when_a_process_is_killed_the_other_one_names_it_and_ends(folder, killed
 
 def test_a_run_goes_on_after_a_process_was_killed(folder):
     assert codes(folder, "killed-on") == [0]
-    assert re.search(r"going on from step \d*[05]\n", said(folder, "killed-on", 0))
+    assert re.search(r"resuming from step \d*[05]\n", said(folder, "killed-on", 0))
     assert [entry["step"] for entry in steps_of(folder, "killed-1")] == list(range(1, 16))
     losses = [[entry["loss"] for entry in steps_of(folder, name)[:15]] for name in ("killed-1", "one")]
     assert losses[0] == pytest.approx(losses[1], abs=1e-4)
@@ -284,7 +284,7 @@ def wait_for_a_checkpoint(folder):
 def go_on_to_the_end(folder, command, settings):
     again = subprocess.run(command, timeout=200, **settings)
     assert again.returncode == 0, again.stdout
-    assert re.search(r"going on from step \d+ with 2 processes", again.stdout)
+    assert re.search(r"resuming from step \d+ with 2 processes", again.stdout)
     steps = list(read_record(folder / "runs" / "run" / "steps.jsonl"))
     assert [entry["step"] for entry in steps] == list(range(1, 61))
 

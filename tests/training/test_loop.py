@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from rota.checkpoint import Checkpoints
-from rota.records import read_record
+from rota.runs.checkpoints import Checkpoints
+from rota.runs.records import read_record
 from rota.settings import Duration
 from rota.student.nmt import NotFiniteError
 from rota.teachers.base import Measurements

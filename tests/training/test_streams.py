@@ -5,7 +5,7 @@ import pytest
 from rota import api
 from rota.config import parse_config
 from rota.data.store import Store
-from rota.records import read_record
+from rota.runs.records import read_record
 
 TEACHERS = {
     "temperature": ({"name": "temperature", "warmup": 3}, range(1, 12)),

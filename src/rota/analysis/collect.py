@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rota.analysis.folders import check_folder, record_path, run_folders, suite_folder
 from rota.analysis.runs import Progress
-from rota.records import write_atomically
+from rota.files import write_atomically
 
 COPIED = ("validations.jsonl", "timings.jsonl", "evals.jsonl", "selection.json")
 GZIPPED = ("steps.jsonl", "observations.jsonl")

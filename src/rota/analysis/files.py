@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rota.analysis.page import MADE_BY, Section, make_markdown, make_page
 from rota.analysis.table import Table, to_csv, to_latex, to_markdown
-from rota.records import write_atomically
+from rota.files import write_atomically
 
 FORMS = {"md": to_markdown, "tex": to_latex, "csv": to_csv}
 FIGURE = "png"

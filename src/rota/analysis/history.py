@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rota.records import Entry, read_record
+from rota.runs.records import Entry, read_record
 from rota.types import Arm, FloatArray
 
 MOST_WINDOWS = 150

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from rota.analysis.runs import RunRecords, Study
-from rota.records import Entry
+from rota.runs.records import Entry
 from rota.types import Arm
 
 LOW, HIGH, MACRO = "low-resource", "high-resource", "macro"

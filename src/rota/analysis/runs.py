@@ -13,7 +13,7 @@ from rota.analysis.alike import first_difference, written
 from rota.analysis.folders import about_run, read_json, record_path, run_folders, suite_of
 from rota.analysis.history import History, read_history
 from rota.analysis.printed import PaperRow, has_row, paper_row
-from rota.records import Entry, read_record
+from rota.runs.records import Entry, read_record
 from rota.types import Arm
 
 Progress = Callable[[str, int, int | None], None]

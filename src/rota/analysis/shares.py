@@ -10,7 +10,7 @@ import numpy as np
 
 from rota.analysis.colours import language_colours
 from rota.analysis.folders import record_path
-from rota.records import read_record
+from rota.runs.records import read_record
 from rota.types import Arm, FloatArray
 
 matplotlib.use("Agg")

@@ -127,7 +127,8 @@ def find_runs(folders: Sequence[Path]) -> list[Path]:
     for folder in folders:
         inside = sorted(path.parent for path in folder.glob("seed-*/run.json"))
         if not (folder / "run.json").is_file() and not inside:
-            raise ValueError(f"{folder} is no run folder (no run.json) and has no runs seed-* in it; give one of these")
+            lacks = "is not a run folder (no run.json) and has no runs seed-* in it"
+            raise ValueError(f"{folder} {lacks}; give one of these")
         found += [folder] if (folder / "run.json").is_file() else inside
     return found
 

@@ -13,7 +13,7 @@ from rota.evaluation.metrics import Score, averages, score
 from rota.evaluation.selection import Selection, select_window
 from rota.evaluation.translations import Combination, Counter, Progress, Translations, read_translations
 from rota.evaluation.translator import Loader, find_window
-from rota.records import Entry, Record, read_record
+from rota.runs.records import Entry, Record, read_record
 from rota.types import Arm
 
 

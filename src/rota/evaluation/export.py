@@ -14,13 +14,13 @@ from typing import Any, Final, Literal, cast, get_args
 
 from safetensors.torch import save_file
 
-from rota.checkpoint import Checkpoints
 from rota.data.corpus import tidy
 from rota.data.subwords import SPECIALS
 from rota.evaluation.config import EvaluationConfig
 from rota.evaluation.ctranslate import save_ctranslate2
 from rota.evaluation.model_card import model_card
 from rota.evaluation.translator import Translator, find_checkpoint, read_run, selected_model
+from rota.runs.checkpoints import Checkpoints
 from rota.student.config import StudentConfig
 from rota.student.search import MAX_LENGTH
 from rota.student.transformer import BOS, DECODER_START, EOS, PAD, Shape, Transformer, to_m2m100

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.evaluation.metrics import averages
-from rota.records import Entry, read_record
+from rota.runs.records import Entry, read_record
 from rota.types import Arm
 
 NAMES = {"bleu": "BLEU", "chrf": "chrF", "comet": "COMET"}

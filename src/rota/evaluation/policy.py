@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from rota.checkpoint import Checkpoint
-from rota.records import write_atomically
+from rota.files import write_atomically
+from rota.runs.checkpoints import Checkpoint
 from rota.teachers.qnetwork import q_network
 from rota.types import Arm, FloatArray, State
 

@@ -14,7 +14,8 @@ from rota.evaluation.comet import Comet
 from rota.evaluation.evaluate import Evaluation
 from rota.evaluation.metrics import Score
 from rota.evaluation.translator import read_run
-from rota.records import Entry, Record, read_object, read_record, write_atomically
+from rota.files import read_json, write_atomically
+from rota.runs.records import REMEDY, Entry, Record, read_record
 from rota.types import Arm
 
 
@@ -92,7 +93,7 @@ def _selected_steps(run: Path) -> tuple[str, tuple[int, ...]] | None:
     path = run / "selection.json"
     if not path.exists():
         return None
-    content = read_object(path, "select", "best.steps")
+    content = read_json(path, "select", "best.steps", remedy=REMEDY)
     return content["select"], tuple(content["best"]["steps"])
 
 

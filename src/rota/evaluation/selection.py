@@ -15,7 +15,8 @@ from rota.evaluation.config import EvaluationConfig, Select
 from rota.evaluation.metrics import groups, score
 from rota.evaluation.translations import SELECTION_PART, Combination, Counter, Progress, Translations, read_translations
 from rota.evaluation.translator import Loader, find_windows, read_run
-from rota.records import read_record, write_atomically
+from rota.files import write_atomically
+from rota.runs.records import read_record
 from rota.student.decoding import EncoderCache
 from rota.types import Arm
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rota.evaluation.config import Combine, EvaluationConfig
 from rota.evaluation.translator import Loader
-from rota.records import write_atomically
+from rota.files import write_atomically
 from rota.student.decoding import EncoderCache
 from rota.types import Arm
 

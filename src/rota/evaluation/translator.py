@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import torch
 
-from rota.checkpoint import Checkpoint, Checkpoints, damaged_file
 from rota.data.corpus import tidy
 from rota.data.subwords import Subwords
 from rota.evaluation.config import Combine
-from rota.records import read_object
+from rota.runs import Run, standing
+from rota.runs.checkpoints import Checkpoint
 from rota.student.config import StudentConfig
 from rota.student.decoding import EncoderCache
 from rota.student.devices import find_device
@@ -23,8 +21,6 @@ from rota.student.hardware import memory_for
 from rota.student.search import translate
 from rota.student.transformer import Transformer
 from rota.types import IntArray
-
-logger = logging.getLogger(__name__)
 
 _REMEDY = "use fewer (--combine last), or leave the GPU out with CUDA_VISIBLE_DEVICES=-1"
 
@@ -134,66 +130,29 @@ def average_weights(states: Sequence[dict[str, torch.Tensor]]) -> dict[str, torc
 
 def read_run(run: Path) -> dict[str, Any]:
     """The ``run.json`` of a run folder."""
-    path = run / "run.json"
-    if not path.is_file():
-        raise ValueError(f"{run} is no run folder (no run.json); give the folder that rota train wrote")
-    return read_object(path, "config.evaluation", "data.sizes")
+    found = Run(run)
+    found.setting("config.evaluation")
+    return found.about
 
 
 def selected_model(run: Path) -> tuple[list[int], Combine]:
     """The checkpoints that ``rota evaluate --select`` found best, and how they are put together."""
-    path = run / "selection.json"
-    if not path.is_file():
+    found = standing.selected_model(Run(run))
+    if found is None:
         raise ValueError(f"{run} has no selection.json; run rota evaluate {run} --select low-resource first")
-    selection = read_object(path, "best.steps", "combine")
-    return selection["best"]["steps"], selection["combine"]
+    return list(found.steps), found.combine
 
 
 def find_checkpoint(run: Path, step: int | None) -> Checkpoint:
     """The intact checkpoint of a step, or the last one that is intact."""
-    found = _list(run)
-    if step is not None and step not in found:
-        raise ValueError(f"{run} has no checkpoint of step {step}; it has {', '.join(map(str, found))}")
-    for checkpoint in [found[step]] if step is not None else reversed(found.values()):
-        if _is_intact(checkpoint):
-            return checkpoint
-    raise ValueError(f"{run} has no intact checkpoint{'' if step is None else f' of step {step}'}; train it again")
+    return Run(run).checkpoint(step)
 
 
 def find_window(run: Path, size: int, step: int | None = None) -> tuple[int, ...]:
     """Steps of the ``size`` intact checkpoints that end with ``step``, by default with the last; fewer if need be."""
-    last = find_checkpoint(run, step).step
-    before = (found for found in reversed(_list(run).values()) if found.step < last)
-    others = islice(filter(_is_intact, before), size - 1)
-    steps = (*(found.step for found in others), last)
-    _warn_if_few(run, len(steps), size)
-    return tuple(sorted(steps))
+    return Run(run).checkpoints().window(size, step)
 
 
-def find_windows(run: Path, size: int) -> list[tuple[int, ...]]:
+def find_windows(run: Path, size: int) -> Sequence[tuple[int, ...]]:
     """Steps of every ``size`` consecutive intact checkpoints, oldest first; of all there are, if they are fewer."""
-    steps = [found.step for found in _list(run).values() if _is_intact(found)]
-    if not steps:
-        raise ValueError(f"{run} has no intact checkpoint; train it again")
-    _warn_if_few(run, len(steps), size)
-    size = min(size, len(steps))
-    return [tuple(steps[start : start + size]) for start in range(len(steps) - size + 1)]
-
-
-def _warn_if_few(run: Path, found: int, size: int) -> None:
-    if found < size:
-        logger.warning("a window has %d checkpoints, %s has %d here: using %d", size, run, found, found)
-
-
-def _list(run: Path) -> dict[int, Checkpoint]:
-    found = {checkpoint.step: checkpoint for checkpoint in Checkpoints(run / "checkpoints").list()}
-    if not found:
-        raise ValueError(f"{run} has no checkpoint yet; train it first with rota train")
-    return found
-
-
-def _is_intact(checkpoint: Checkpoint) -> bool:
-    damage = damaged_file(checkpoint)
-    if damage is not None:
-        logger.warning("checkpoint %s is damaged (%s); it is passed over", checkpoint.folder, damage)
-    return damage is None
+    return Run(run).checkpoints().windows(size)

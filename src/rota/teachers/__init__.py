@@ -7,7 +7,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import BeforeValidator, Field, SerializeAsAny, WrapValidator
 
-from rota.teachers.base import Classroom, Measurements, TeacherConfig, WarmupConfig
+from rota.teachers.base import Classroom, Measurements, SizeChange, TeacherConfig, WarmupConfig
 from rota.teachers.choice import epsilon_greedy
 from rota.teachers.dqn import DQN
 from rota.teachers.dqn_config import DQNConfig
@@ -98,6 +98,7 @@ __all__ = [
     "ReplayProportions",
     "ReplayShuffled",
     "Sampling",
+    "SizeChange",
     "Static",
     "TeacherConfig",
     "Temperature",

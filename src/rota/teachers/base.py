@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from rota.settings import DurationField, Settings
+from rota.settings import ConfigError, Duration, DurationField, Settings
 from rota.types import Arm, Teacher
 
 Inform = Literal["none", "rewards", "all"]
@@ -71,6 +72,24 @@ class Measurements:
     refresh_every: int = 1  # k: only every k-th group is measured again at an observation, in rotation
 
 
+@dataclass(frozen=True, slots=True)
+class SizeChange:
+    """A run in another size than the one that its teacher was configured for."""
+
+    steps_before: int
+    steps: int
+    tokens: int  # target tokens of a batch in the new size
+    more_decisions: int = 1  # how many times as often DQN decides, with as small a part of its state renewed
+
+    @property
+    def share(self) -> float:
+        return self.steps / self.steps_before
+
+    def in_proportion(self, duration: Duration) -> int:
+        """The same share of the run in the new size, in steps."""
+        return round(duration.steps(self.steps_before) * self.share)
+
+
 class WarmupConfig(Settings):
     """The first steps on some languages only, drawn uniformly, before the teacher takes over."""
 
@@ -113,6 +132,46 @@ class TeacherConfig(Settings, ABC):
     def warmup_arms(self, classroom: Classroom, languages: Languages) -> tuple[Arm, ...]:
         """The arms of the warm-up; the shuffled baseline has mixed batches here too."""
         return classroom.select(languages)
+
+    def check(self, steps: int) -> None:
+        """Raises ConfigError if these settings cannot work in a run of ``steps`` steps, before anything is prepared."""
+        if self.warmup is not None and self.warmup.until.steps(steps) >= steps:
+            lasts = f"teacher.warmup lasts {self.warmup.until.steps(steps):,} steps and the run {steps:,}"
+            raise ConfigError(f"{lasts}: the teacher would never decide; write for example teacher.warmup: 10%")
+
+    def reads(self) -> Sequence[Path]:
+        """Folders of other runs whose records the teacher needs: a suite trains those first."""
+        return ()
+
+    @classmethod
+    def short_run(cls) -> dict[str, Any]:
+        """Settings for a run that is much shorter than the paper's, such as the demo's, as a config writes them."""
+        return {}
+
+    def scaled(self, to: SizeChange) -> dict[str, Any]:
+        """The settings that change with the size of the run, as a config writes them.
+
+        By default every number of steps keeps its share of the run, also in teachers inside this one.
+        """
+        before, now = self.model_dump(mode="json"), _resized(self, to).model_dump(mode="json")
+        changed = {name: value for name, value in now.items() if value != before[name]}
+        if self.warmup is not None:
+            changed["warmup"] = self.warmup.model_dump(mode="json") | {"until": to.in_proportion(self.warmup.until)}
+        return changed
+
+
+def _resized(value: Any, to: SizeChange) -> Any:
+    """The value with every number of steps in it in proportion; a share of the run is in proportion already."""
+    if isinstance(value, Duration):
+        fixed = value.is_share or value.amount == 0
+        return value if fixed else Duration(max(1, to.in_proportion(value)))
+    if isinstance(value, Settings):
+        return value.model_copy(update={name: _resized(inner, to) for name, inner in value})
+    if isinstance(value, dict):
+        return {key: _resized(inner, to) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)([_resized(inner, to) for inner in value])
+    return value
 
 
 class DeafConfig(TeacherConfig, ABC):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, Literal, Self
@@ -9,11 +10,12 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
-from rota.settings import Count, Duration, DurationField
+from rota.settings import ConfigError, Count, Duration, DurationField
 from rota.teachers.base import (
     Classroom,
     LossKind,
     Measurements,
+    SizeChange,
     StateData,
     StateLoss,
     TeacherConfig,
@@ -151,3 +153,53 @@ class DQNConfig(TeacherConfig):
             self.group_sentences,
             refresh_every=int(self.refresh.removeprefix("1").removeprefix("/") or 1),
         )
+
+    @classmethod
+    def short_run(cls) -> dict[str, Any]:
+        # The paper's 16k and 50k of 150k steps, and a memory that a few hundred decisions fill.
+        return {"warmup": "10.7%", "epsilon_steps": "33.3%", "replay_minimum": 20, "replay_batch": 20}
+
+    def scaled(self, to: SizeChange) -> dict[str, Any]:
+        """Decisions, memory and target network in proportion; gamma and the learning rate stay.
+
+        - It decides ``to.more_decisions`` times as often and renews as small a part of its state each time: the whole
+          is as old as before, at about the same cost.
+        - Replay minimum and capacity keep their share of the decisions after the warm-up (the paper's 1k and 10k of
+          13,400: 7.5 % and 75 %); a minibatch is at most the minimum.
+        - ``tau`` moves the target network as far in the same share of a run. A large ``tau`` saturates: the paper's 0.5
+          and 0.995 become 1 within a millionth at 1,500 steps.
+        - A reward batch has as many tokens as a training batch.
+        """
+        every = max(1, self.decide_every // to.more_decisions)
+        parts = self.measurements().refresh_every * (self.decide_every // every)
+        warmup = 0 if self.warmup is None else self.warmup.until.steps(to.steps_before)
+        before = self._decisions(to.steps_before, warmup)
+        now = (to.steps - round(warmup * to.share)) // every
+        minimum = max(1, round(self.replay_minimum * now / before))
+        return super().scaled(to) | {
+            "reward_tokens": to.tokens,
+            "decide_every": every,
+            "refresh": "1" if parts == 1 else f"1/{parts}",
+            "epsilon_steps": to.in_proportion(self.epsilon_steps),
+            "replay_minimum": minimum,
+            "replay_capacity": max(minimum, round(self.replay_capacity * now / before)),
+            "replay_batch": min(self.replay_batch, minimum),
+            # The first decision after the warm-up has no state yet, and an update needs the minimum of transitions.
+            "tau": same_fraction(self.tau, before - self.replay_minimum, now - minimum),
+        }
+
+    def _decisions(self, steps: int, warmup: int) -> int:
+        """How many follow the warm-up; if there is none, the replay memory has nothing to keep a share of."""
+        decisions = (steps - warmup) // self.decide_every
+        if not decisions:
+            left = f"teacher.warmup leaves {steps - warmup:,} of {steps:,} steps"
+            remedy = "shorten teacher.warmup, for example to 10%, or lower teacher.decide_every"
+            raise ConfigError(f"{left} and DQN decides every {self.decide_every}: too few for another size; {remedy}")
+        return decisions
+
+
+def same_fraction(tau: float, updates_before: int, updates_now: int) -> float:
+    """The ``tau`` with which ``updates_now`` soft updates move a network as far as ``updates_before`` did."""
+    if updates_before == updates_now or updates_before <= 0 or updates_now <= 0:
+        return tau
+    return 1.0 - math.pow(1.0 - tau, updates_before / updates_now)

@@ -8,14 +8,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from rota.records import damaged, read_object, read_record
+from rota.files import damaged, read_json
+from rota.runs.records import REMEDY, read_record
 from rota.settings import Duration, DurationField
-from rota.teachers.base import Classroom, DeafConfig
+from rota.teachers.base import Classroom, DeafConfig, SizeChange
 from rota.teachers.static import Static
 from rota.types import Arm, Decision, Observation, State, Watch
 
@@ -98,7 +99,9 @@ def read_past(run: Path, classroom: Classroom) -> Past:
     """The choices of a run, from its records; a run that cannot be repeated with these languages is refused."""
     if not (run / "run.json").is_file():
         raise ValueError(f"teacher.run is {str(run)!r}, which is no run folder (no run.json); train that run first")
-    about = read_object(run / "run.json", "config.training.steps", "config.teacher.decide_every", "data.sizes")
+    about = read_json(
+        run / "run.json", "config.training.steps", "config.teacher.decide_every", "data.sizes", remedy=REMEDY
+    )
     _check_languages(run, about["data"]["sizes"], classroom)
     arms, steps = _played(run), about["config"]["training"]["steps"]
     for arm in dict.fromkeys(arms):
@@ -122,7 +125,7 @@ def _played(run: Path) -> list[Arm]:
     try:
         return [entry["arm"] for entry in read_record(paths[0])]
     except KeyError as error:
-        raise damaged(paths[0], f"an entry has no {error}") from None
+        raise damaged(paths[0], f"an entry has no {error}", REMEDY) from None
 
 
 class _ReplayConfig(DeafConfig):
@@ -136,6 +139,13 @@ class _ReplayConfig(DeafConfig):
             chosen = f"{self.run} chose every {past.decide_every} updates and this teacher every {self.decide_every}"
             logger.warning("%s; decide_every: %d keeps them together", chosen, past.decide_every)
         return past
+
+    def reads(self) -> Sequence[Path]:
+        return (self.run,)
+
+    def scaled(self, to: SizeChange) -> dict[str, Any]:
+        """It decides as often as the run that it replays."""
+        return super().scaled(to) | {"decide_every": max(1, self.decide_every // to.more_decisions)}
 
 
 class ReplayProportionsConfig(_ReplayConfig):

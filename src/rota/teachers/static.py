@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
-from rota.settings import Duration, DurationField
+from rota.settings import ConfigError, Duration, DurationField
 from rota.teachers.base import Classroom, DeafConfig, Languages, TeacherConfig
 from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Decision, Observation, State, Teacher, Watch
 
@@ -207,3 +207,9 @@ class TwoPhaseConfig(DeafConfig):
             phase.build(classroom, child) for phase, child in zip((self.first, self.second), rng.spawn(2), strict=True)
         )
         return TwoPhase(first, second, self.switch.steps(classroom.steps))
+
+    def check(self, steps: int) -> None:
+        super().check(steps)
+        if self.switch.steps(steps) >= steps:
+            comes = f"teacher.switch comes at step {self.switch.steps(steps):,} and the run has {steps:,}"
+            raise ConfigError(f"{comes}: the second schedule would never decide; write for example teacher.switch: 50%")

@@ -10,7 +10,15 @@ from pydantic import Field, model_validator
 
 from rota.settings import Count, Duration
 from rota.teachers.bandit import Bandit, Policy
-from rota.teachers.base import Classroom, LossKind, Measurements, TeacherConfig, WarmupConfig, WarmupField
+from rota.teachers.base import (
+    Classroom,
+    LossKind,
+    Measurements,
+    SizeChange,
+    TeacherConfig,
+    WarmupConfig,
+    WarmupField,
+)
 from rota.teachers.matiisen import Naive, Sampling, Window
 from rota.teachers.rewards import SCALES, FirstReward, Reward, SameArmGain, ScaleName
 from rota.teachers.variants import Variant, fill_in
@@ -124,6 +132,14 @@ class TSCLConfig(TeacherConfig):
 
     def measurements(self) -> Measurements:
         return Measurements(self.reward_batch, self.reward_tokens, self.reward_loss)
+
+    @classmethod
+    def short_run(cls) -> dict[str, Any]:
+        return {"warmup": "10.7%"}  # the paper's 16k of 150k steps
+
+    def scaled(self, to: SizeChange) -> dict[str, Any]:
+        """It decides as often as before, counted in updates; a reward batch has as many tokens as a training batch."""
+        return super().scaled(to) | {"reward_tokens": to.tokens}
 
     def _bandit(self, arms: Sequence[Arm], rng: np.random.Generator) -> Bandit:
         policy = Policy(

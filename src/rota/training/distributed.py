@@ -23,7 +23,7 @@ from torch._C._distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
-from rota.records import Record
+from rota.runs.records import Record
 from rota.student.devices import refuse_number
 from rota.student.team import Result, Team
 from rota.training.roll_call import RollCall

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rota.records import Record
+from rota.runs.records import Record
 from rota.types import Arm, Batch, Decision, Observation
 
 

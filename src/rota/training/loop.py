@@ -10,7 +10,7 @@ from typing import Protocol, Self
 
 from pydantic import Field, model_validator
 
-from rota.checkpoint import Checkpoint, Checkpoints
+from rota.runs.checkpoints import Checkpoint, Checkpoints
 from rota.settings import Count, Duration, DurationField, Settings
 from rota.student.team import Team
 from rota.training.journal import Journal, tokens_by_language

@@ -1,0 +1,200 @@
+"""Checkpoints: atomic, complete, checksummed. Arrays are safetensors, the rest is JSON; nothing is unpickled.
+
+A checkpoint of step 200 is the folder ``200/``: ``state.json`` holds the tree of every part, each top-level
+entry of a part that has arrays is a file of its own (``student.network.safetensors``), and ``checkpoint.json``, written
+last, lists the files with their checksums. Older checkpoints are thinned: they lose the optimiser's moments.
+
+torch is imported when arrays are read or written, not to see which checkpoints there are.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rota.files import folder_atomically, read_json, sha256_of, write_atomically
+from rota.runs.records import REMEDY
+from rota.types import Checkpointable, State
+
+if TYPE_CHECKING:
+    import torch
+
+logger = logging.getLogger(__name__)
+
+FORMAT = 1
+MANIFEST = "checkpoint.json"
+TREE = "state.json"
+WEIGHTS = "student.network.safetensors"
+MOMENTS = "student.optimiser.safetensors"  # two thirds of a checkpoint, needed only by a run that resumes
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One saved step of a run."""
+
+    step: int
+    folder: Path
+    complete: bool  # everything needed to resume; False: without the moments of the optimiser
+
+    def load(self) -> dict[str, State]:
+        """The state of every part, by name."""
+        if not self.complete:
+            raise ValueError(f"{self.folder} is not complete any more; training resumes from a newer checkpoint")
+        return {part: self.load_part(part) for part in self._tree()}
+
+    def load_part(self, part: str) -> State:
+        """The state of one part, such as the teacher: in thinned checkpoints all but ``student`` are whole."""
+        from rota.runs.tensors import read_arrays
+
+        tree = self._tree()
+        if part not in tree:
+            raise ValueError(f"{self.folder} has no part {part!r}; it has {', '.join(tree)}")
+        return read_arrays(tree[part], part, self.folder)
+
+    def network(self) -> dict[str, torch.Tensor]:
+        """The network's tensors by name: all that translating needs."""
+        from rota.runs.tensors import read_tensors
+
+        return read_tensors(self.folder / WEIGHTS)
+
+    def _tree(self) -> dict[str, State]:
+        return read_json(self.folder / TREE, remedy=REMEDY)
+
+    def damaged_file(self) -> str | None:
+        """The name of the first file that is missing or differs from its checksum; None if all is well."""
+        for name, checksum in _files(self.folder).items():
+            path = self.folder / name
+            if not path.exists() or sha256_of(path) != checksum:
+                return name
+        return None
+
+    def is_intact(self) -> bool:
+        """Whether all checksums hold; if not, that is reported, since another checkpoint takes its place."""
+        damage = self.damaged_file()
+        if damage is not None:
+            logger.warning("checkpoint %s is damaged (%s); it is passed over", self.folder, damage)
+        return damage is None
+
+
+class Checkpoints:
+    """The checkpoints of one run, oldest first; the last ``keep`` are complete, older ones have lost the moments."""
+
+    def __init__(self, folder: Path, keep: int = 2) -> None:
+        if keep < 1:
+            raise ValueError(f"keep is {keep}; at least 1 complete checkpoint must stay")
+        self.folder = folder
+        self.keep = keep
+
+    def save(self, step: int, parts: Mapping[str, Checkpointable], *, drop: Iterable[int] = ()) -> Path:
+        """Write all parts, then make the folder appear at once under its final name; ``drop`` others after that."""
+        from rota.runs.tensors import write_arrays
+
+        final = self.folder / str(step)  # where a damaged one may lie, or the same again after a resume
+        with folder_atomically(final) as partial:
+            tree = {name: write_arrays(part.state_dict(), name, partial) for name, part in parts.items()}
+            (partial / TREE).write_text(json.dumps(tree), encoding="utf-8")
+            files = {path.name: sha256_of(path) for path in sorted(partial.iterdir())}
+            _write_manifest(partial, step, files, complete=True)
+        self.drop(drop)
+        self._thin()
+        return final
+
+    def list(self) -> list[Checkpoint]:
+        """All checkpoints that are whole as far as their manifests tell, by step."""
+        if not self.folder.is_dir():
+            return []
+        steps = sorted(int(path.name) for path in self.folder.iterdir() if path.name.isdigit())
+        return [found for step in steps if (found := _inspect(self.folder / str(step))) is not None]
+
+    def newest(self) -> Checkpoint | None:
+        """The newest complete checkpoint whose checksums hold; damaged ones are reported and passed over.
+
+        None if nothing was saved yet. Where all are damaged that is an error: starting again would lose the run.
+        """
+        for checkpoint in reversed(self.list()):
+            if checkpoint.complete and (damage := checkpoint.damaged_file()) is None:
+                return checkpoint
+            if checkpoint.complete:
+                logger.warning("checkpoint %s is damaged (%s); using the one before", checkpoint.folder, damage)
+        if self.folder.is_dir() and any(path.name.isdigit() for path in self.folder.iterdir()):
+            raise ValueError(f"{self.folder} has no intact complete checkpoint; delete the run's folder to start again")
+        return None
+
+    def drop(self, steps: Iterable[int]) -> None:
+        """Remove the checkpoints of these steps, if they are there."""
+        for step in steps:
+            shutil.rmtree(self.folder / str(step), ignore_errors=True)
+
+    def _thin(self) -> None:
+        complete = [checkpoint for checkpoint in self.list() if checkpoint.complete]
+        for checkpoint in complete[: -self.keep]:
+            files = {name: checksum for name, checksum in _files(checkpoint.folder).items() if name != MOMENTS}
+            _write_manifest(checkpoint.folder, checkpoint.step, files, complete=False)
+            (checkpoint.folder / MOMENTS).unlink(missing_ok=True)
+
+    def find(self, step: int | None = None) -> Checkpoint:
+        """The intact checkpoint of a step, or the last one that is intact; complete or not."""
+        run, found = self.folder.parent, self._by_step()
+        if step is not None and step not in found:
+            raise ValueError(f"{run} has no checkpoint of step {step}; it has {', '.join(map(str, found))}")
+        for checkpoint in [found[step]] if step is not None else reversed(found.values()):
+            if checkpoint.is_intact():
+                return checkpoint
+        raise ValueError(f"{run} has no intact checkpoint{'' if step is None else f' of step {step}'}; train it again")
+
+    def window(self, size: int, step: int | None = None) -> tuple[int, ...]:
+        """Steps of the ``size`` intact checkpoints that end with ``step``, by default the last; fewer if need be."""
+        last = self.find(step).step
+        before = (found for found in reversed(self._by_step().values()) if found.step < last)
+        others = islice((found for found in before if found.is_intact()), size - 1)
+        steps = (*(found.step for found in others), last)
+        self._warn_if_few(len(steps), size)
+        return tuple(sorted(steps))
+
+    def windows(self, size: int) -> Sequence[tuple[int, ...]]:
+        """Steps of every ``size`` consecutive intact checkpoints, oldest first; of all there are, if they are fewer."""
+        steps = [found.step for found in self._by_step().values() if found.is_intact()]
+        if not steps:
+            raise ValueError(f"{self.folder.parent} has no intact checkpoint; train it again")
+        self._warn_if_few(len(steps), size)
+        size = min(size, len(steps))
+        return [tuple(steps[start : start + size]) for start in range(len(steps) - size + 1)]
+
+    def _by_step(self) -> dict[int, Checkpoint]:
+        found = {checkpoint.step: checkpoint for checkpoint in self.list()}
+        if not found:
+            raise ValueError(f"{self.folder.parent} has no checkpoint yet; train it first with rota train")
+        return found
+
+    def _warn_if_few(self, found: int, size: int) -> None:
+        if found < size:
+            run = self.folder.parent
+            logger.warning("a window has %d checkpoints, %s has %d here: using %d", size, run, found, found)
+
+
+def _files(folder: Path) -> dict[str, str]:
+    """Checksums by file name, as written when the checkpoint was saved."""
+    files: dict[str, str] = read_json(folder / MANIFEST, "files", remedy=REMEDY)["files"]
+    return files
+
+
+def _inspect(folder: Path) -> Checkpoint | None:
+    try:
+        manifest = read_json(folder / MANIFEST, "format", "step", "complete", remedy=REMEDY)
+    except (OSError, ValueError):
+        logger.warning("checkpoint %s is damaged (%s); it is passed over", folder, MANIFEST)
+        return None
+    if manifest["format"] != FORMAT:
+        raise ValueError(f"{folder} has checkpoint format {manifest['format']}; this version reads {FORMAT}")
+    return Checkpoint(manifest["step"], folder, manifest["complete"])
+
+
+def _write_manifest(folder: Path, step: int, files: Mapping[str, str], *, complete: bool) -> None:
+    manifest = {"format": FORMAT, "step": step, "complete": complete, "files": files}
+    write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1))

@@ -1,0 +1,222 @@
+"""The folder of one run: where each of its files lies, what ``run.json`` says, the lock, and how far the run is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from rota.files import damaged, is_locked, locked, read_json, write_json
+from rota.runs.checkpoints import Checkpoint, Checkpoints
+from rota.runs.records import REMEDY, Entry, Record, last_entry, last_lines, read_record
+from rota.types import Arm
+
+RecordName = Literal["steps", "observations", "rewards", "validations", "timings", "alarms", "evals", "phases"]
+"""The records of a run. What they hold:
+
+==============  =====================================================================================================
+steps           step, arm, why, loss, tokens; at decisions also probability and scores
+observations    the measurements that a learned teacher was told
+rewards         what it made of them: ``{"step": 40, "rewards": {"az": 0.2}}``
+validations     dev loss of every language
+timings         wall, processor and phase times; apart from the others because they never repeat
+alarms          what training noticed and went on
+evals           every score with its signature, the checkpoints it is of, and the file of its translations
+phases          how long training and scoring took under ``rota compare``
+==============  =====================================================================================================
+"""
+
+
+class Run:
+    """One run's folder. It may be training, finished, empty, or a copy of the records alone."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+
+    def __str__(self) -> str:
+        return str(self.folder)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r})"
+
+    # Where the files lie.
+
+    @property
+    def about_path(self) -> Path:
+        """``run.json``: resolved config, data, versions, hardware. A folder that has it is a run."""
+        return self.folder / "run.json"
+
+    @property
+    def selection_path(self) -> Path:
+        """``selection.json``: every window of checkpoints on dev sentences, and the best, by ``evaluate --select``."""
+        return self.folder / "selection.json"
+
+    @property
+    def subwords_path(self) -> Path:
+        """The vocabulary, so that a run translates without its data folder."""
+        return self.folder / "subwords.json"
+
+    @property
+    def checkpoints_folder(self) -> Path:
+        return self.folder / "checkpoints"
+
+    @property
+    def translations_folder(self) -> Path:
+        """One file for each model, part of the data, language and search."""
+        return self.folder / "translations"
+
+    @property
+    def policy_folder(self) -> Path:
+        """Probes of the Q network, by ``rota policy``."""
+        return self.folder / "policy"
+
+    @property
+    def tensorboard_folder(self) -> Path:
+        return self.folder / "tensorboard"
+
+    @property
+    def config_path(self) -> Path:
+        """The config of a run that ``rota compare`` started."""
+        return self.folder / "config.yaml"
+
+    @property
+    def log_path(self) -> Path:
+        """What a run that ``rota compare`` started has printed."""
+        return self.folder / "log.txt"
+
+    def record_path(self, name: RecordName) -> Path:
+        """Where training writes a record."""
+        return self.folder / f"{name}.jsonl"
+
+    def find_record(self, name: RecordName) -> Path | None:
+        """Where a record lies: plain as training writes it, or gzipped as it is published; None if it is not there."""
+        plain = self.record_path(name)
+        packed = plain.with_name(f"{plain.name}.gz")
+        return next((path for path in (plain, packed) if path.is_file()), None)
+
+    # What they say.
+
+    @property
+    def exists(self) -> bool:
+        """Whether the folder holds a run, begun or finished."""
+        return self.about_path.is_file()
+
+    @property
+    def is_published(self) -> bool:
+        """Whether these are compressed records without models: nothing can be trained here."""
+        return self.folder.joinpath("steps.jsonl.gz").is_file()
+
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """What ``run.json`` says."""
+        if not self.exists:
+            raise ValueError(f"{self.folder} is not a run folder (no run.json); give the folder that rota train wrote")
+        return read_json(self.about_path, "config", "data.sizes", remedy=REMEDY)
+
+    def write_about(self, about: Mapping[str, Any]) -> None:
+        """Begin the run: from now on the folder holds one."""
+        write_json(self.about_path, about)
+        self.__dict__.pop("about", None)
+
+    def setting(self, key: str) -> Any:
+        """A value in ``run.json`` by its place, such as ``config.training.steps``."""
+        found: Any = self.about
+        for part in key.split("."):
+            if not isinstance(found, dict) or part not in found:
+                raise damaged(self.about_path, f"it has no {key}", REMEDY)
+            found = found[part]
+        return found
+
+    @property
+    def seed(self) -> int:
+        return int(self.setting("seed"))
+
+    @property
+    def steps(self) -> int:
+        """The updates that the run is planned for."""
+        return int(self.setting("config.training.steps"))
+
+    @property
+    def sizes(self) -> dict[Arm, int]:
+        """Training pairs of each language."""
+        sizes: dict[Arm, int] = self.about["data"]["sizes"]
+        return sizes
+
+    @property
+    def low_resource(self) -> list[Arm]:
+        return [arm for arm in self.sizes if arm in self.setting("data.low_resource")]
+
+    @property
+    def high_resource(self) -> list[Arm]:
+        return [arm for arm in self.sizes if arm not in self.setting("data.low_resource")]
+
+    def read(self, name: RecordName) -> Iterator[Entry]:
+        """The entries of a record, plain or gzipped; none if there is no such record."""
+        path = self.find_record(name)
+        return iter(()) if path is None else read_record(path)
+
+    def record(self, name: RecordName) -> Record:
+        """A record to write to."""
+        return Record(self.record_path(name))
+
+    def selection(self, *keys: str) -> dict[str, Any] | None:
+        """What the last ``rota evaluate --select`` found, with these keys; None if nothing was selected."""
+        path = self.selection_path
+        return read_json(path, "best", *keys, remedy=REMEDY) if path.is_file() else None
+
+    def probes(self) -> list[dict[str, Any]]:
+        """Probes of the Q network by ``rota policy``, in the order of their steps."""
+        found = [read_json(path, "step", remedy=REMEDY) for path in sorted(self.policy_folder.glob("*.json"))]
+        return sorted((probe for probe in found if probe["step"] is not None), key=lambda probe: int(probe["step"]))
+
+    def checkpoints(self, keep: int = 2) -> Checkpoints:
+        return Checkpoints(self.checkpoints_folder, keep)
+
+    def checkpoint(self, step: int | None = None) -> Checkpoint:
+        """The intact checkpoint of a step, or the last one that is intact."""
+        return self.checkpoints().find(step)
+
+    # Who is at work, and how far they are.
+
+    def locked(self) -> AbstractContextManager[None]:
+        """One process trains a run; the others are refused. The lock goes with the process, however it ends."""
+        refusal = f"another process is training {self.folder}; wait for it, or choose another folder"
+        return locked(self._lock, refusal=refusal)
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether a process is training the run just now, such as one that outlived a killed ``rota compare``."""
+        return is_locked(self._lock)
+
+    @property
+    def _lock(self) -> Path:
+        return self.folder / ".lock"
+
+    def saved_step(self) -> int:
+        """The step of the newest checkpoint as far as its manifest tells, from which training would go on."""
+        return max((found.step for found in self.checkpoints().list()), default=0)
+
+    def is_saved(self, step: int) -> bool:
+        """Whether the checkpoint of a step is there; its folder appears as a whole."""
+        return (self.checkpoints_folder / str(step)).is_dir()
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether the checkpoint of the last update is there."""
+        return self.exists and self.saved_step() >= self.steps
+
+    def last_step(self) -> int:
+        """The last step in the records of a run that is training; they reach the disk in blocks."""
+        last = last_entry(self.record_path("steps"))
+        return 0 if last is None else int(last["step"])
+
+    def last_dev_loss(self) -> float | None:
+        """Mean over languages at the last validation, in nats per token."""
+        last = last_entry(self.record_path("validations"))
+        return None if last is None else sum(last["dev_loss"].values()) / len(last["dev_loss"])
+
+    def last_log_lines(self) -> Iterator[str]:
+        """The lines at the end of the log that are not blank, the last one first."""
+        return last_lines(self.log_path)
