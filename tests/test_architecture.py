@@ -25,12 +25,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "teachers": LEAVES,
     "training": LEAVES | PARTS,
     "evaluation": LEAVES | PARTS,
-    "analysis": {"types", "settings", "files", "runs", "statistics"},  # files only: it never loads a model
+    "report": {"types", "settings", "files", "runs", "statistics"},  # files only: it never loads a model
     "config": ALL_BELOW_CONFIG,
     "mistakes": ALL_BELOW_CONFIG | {"config"},
     "api": ALL_BELOW_CONFIG | {"config", "mistakes"},
     "experiments": ALL_BELOW_CONFIG | {"config", "mistakes", "api"},
-    "cli": ALL_BELOW_CONFIG | {"config", "api", "analysis", "experiments"},
+    "cli": ALL_BELOW_CONFIG | {"config", "api", "report", "experiments"},
     "__init__": ALL_BELOW_CONFIG | {"config", "api"},
     "__main__": {"cli"},
 }

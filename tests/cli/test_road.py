@@ -6,8 +6,9 @@ import json
 import pytest
 
 import rota as package
-from rota.analysis.shares import plot_shares, share_windows
 from rota.config import parse_config
+from rota.report.figures.shares import plot_shares, share_windows
+from rota.runs import Run
 from rota.runs.records import read_record
 from rota.student.nmt import NMT, NotFiniteError
 from rota.training.display import Display
@@ -180,7 +181,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_checkpoint(r
 
 
 def test_the_share_figure_is_made_from_the_records(road, project):
-    ends, shares = share_windows(project / "runs" / "small", windows=4)
+    ends, shares = share_windows(Run(project / "runs" / "small"), windows=4)
     assert ends.tolist() == [10, 20, 30, 40]
     assert shares["lala"][0] == 1.0, "the warm-up is on the high-resource language alone"
     assert all(abs(lala + lato - 1) < 1e-9 for lala, lato in zip(shares["lala"], shares["lato"], strict=True))

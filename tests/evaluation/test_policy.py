@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from rota.analysis.policy_plot import plot_policy
 from rota.evaluation.policy import probe_checkpoint, probe_q_network, probe_teacher_state
+from rota.report.figures.teachers import plot_policy
 from rota.runs.checkpoints import Checkpoints
 from rota.teachers import Classroom, Uniform, build_teacher
 from rota.teachers.dqn_config import DQNConfig

@@ -125,7 +125,7 @@ def test_the_rows_are_those_of_the_tables():
 
 
 def test_every_row_of_the_paper_is_found_among_its_printed_results():
-    from rota.analysis.printed import paper_row
+    from rota.report.numbers.printed import paper_row
 
     for name, row in SUITE.rows.items():
         assert (paper_row(row.paper) is None) == (name in CONTROLS)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from rota import api
-from rota.analysis.shares import plot_shares
 from rota.cli import views
 from rota.cli.runs import train_with_display
 from rota.cli.scores import evaluate_with_display
@@ -15,6 +14,7 @@ from rota.data.catalogues import CatalogueUnavailable
 from rota.data.store import Store
 from rota.evaluation.evaluate import Evaluation
 from rota.evaluation.translations import read_translations
+from rota.report.figures.shares import plot_shares
 from rota.teachers import TEACHERS
 
 CORPORA: dict[str, dict[str, Any]] = {

@@ -38,9 +38,9 @@ def report(
 
     Example: rota report runs/laptop --out report --baseline uniform-warmup
     """
-    from rota.analysis.collect import check_target, copy_all
-    from rota.analysis.report import make_report
-    from rota.analysis.summary import plural
+    from rota.report.assemble import make_report
+    from rota.report.folders import check_target, copy_all
+    from rota.report.sentences import plural
 
     if records is not None:  # before the report, which takes a while
         check_target(runs, records)
@@ -110,7 +110,7 @@ def compare(
 
 def _check_paper(keys: dict[str, str | None]) -> None:
     """The report would refuse an unknown key too, but only after everything is trained."""
-    from rota.analysis.printed import paper_row
+    from rota.report.numbers.printed import paper_row
 
     for name, key in keys.items():
         try:

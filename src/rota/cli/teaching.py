@@ -60,8 +60,8 @@ def policy(
 
     Example: rota policy runs/dqn --step 28000
     """
-    from rota.analysis.policy_plot import plot_policy
     from rota.evaluation.policy import probe_checkpoint
+    from rota.report.figures.teachers import plot_policy
     from rota.runs import Run
 
     folder = Run(run)
