@@ -29,7 +29,6 @@ from rota.settings import FREE, ConfigError, leaves
 if TYPE_CHECKING:
     from rota.evaluation.evaluate import Evaluation
     from rota.student.team import Team
-    from rota.training.devsets import DevSets
     from rota.training.loop import Listener, Loop
 
 Listeners: TypeAlias = "Sequence[Listener | Callable[[Loop], Listener]]"
@@ -77,6 +76,7 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     from rota.training.loop import Loop
     from rota.training.probe import Probe
     from rota.training.streams import Streams
+    from rota.training.turns import Turns
 
     training, team = config.training, team or Team()
     store.check()
@@ -90,28 +90,28 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
         seed=seed_for(config.seed, "student"),
         team=team,
     )
-    sets = DevSets(
-        store,
-        config.teacher.measurements(),
-        teacher_share=training.teacher_dev,
-        validate_tokens=training.validate_tokens,
+    sets = DevSets(store, teacher_share=training.teacher_dev, validate_tokens=training.validate_tokens)
+    teacher = build_teacher(config.teacher, classroom, np.random.default_rng(seed_for(config.seed, "teacher")))
+    turns = Turns(
+        teacher,
+        decide_every=config.teacher.decide_every,
+        observe_every=config.teacher.observe_every,
+        listens=config.teacher.listens,
+        broadcast=team.share,
     )
     budget = {store.languages[-1]: training.last_arm_tokens or training.tokens}
     streams_seed = seed_for(config.seed, "streams")
     loop = Loop(
         student,
-        build_teacher(config.teacher, classroom, np.random.default_rng(seed_for(config.seed, "teacher"))),
+        turns,
         Streams(lambda arm: make_stream(store, arm, budget.get(arm, training.tokens), streams_seed)),
-        Probe(student, sets),
+        Probe(student, sets, config.teacher.gauges()),
         Journal(run, Record if team.first else NoRecord),
         Run(run).checkpoints(training.keep),
         training,
-        decide_every=config.teacher.decide_every,
-        observe_every=config.teacher.observe_every,
-        listens=config.teacher.listens,
-        team=team,
+        team,
     )
-    team.after_first(lambda: start_run(config, store, sets, run))
+    team.after_first(lambda: start_run(config, store, sets.sizes(turns.watches), run))
     loop.resume()
     return loop
 
@@ -221,9 +221,9 @@ def evaluate(
     return evaluate_run(run, store, config, split=split, step=step, progress=progress)
 
 
-def start_run(config: RunConfig, store: Store, sets: DevSets, run: Path) -> None:
+def start_run(config: RunConfig, store: Store, measured: dict[str, Any], run: Path) -> None:
     """Write what the run is, or make sure that the folder holds this very run."""
-    folder, about = Run(run), describe(config, store) | {"measured": sets.sizes()}
+    folder, about = Run(run), describe(config, store) | {"measured": measured}
     if folder.is_published:
         raise ConfigError(f"{run} holds published records, without models to go on from; choose another folder")
     if folder.exists:

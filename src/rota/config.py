@@ -20,7 +20,7 @@ from rota.settings import ConfigError, Count, Settings, explain
 from rota.student.config import StudentConfig
 from rota.teachers import TEACHERS, AnyTeacherConfig, TeacherConfig
 from rota.teachers.static import UniformConfig
-from rota.training.loop import TrainingConfig
+from rota.training.config import TrainingConfig
 
 
 class DataConfig(CorpusConfig):

@@ -1,20 +1,22 @@
-"""The words that every part of Rota shares: arms, batches, decisions, observations. No torch here."""
+"""The vocabulary that every part of Rota shares: arms, batches, decisions, observations. No torch here."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Flag, auto
-from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from rota.measures import Measure
+
 Arm = str
-"""What a teacher chooses: a language code such as ``"az"``, or a mixture such as ``"mixed"``."""
+"""What a teacher chooses: a source of training text, by default a language such as ``"az"``; or a named mixture."""
 
 MIXED: Final[Arm] = "mixed"
-"""Batches whose sentences come from all languages, in proportion to the corpus."""
+"""The mixture of all arms, sentence by sentence, in proportion to the corpus."""
 
 MIXED_HIGH_RESOURCE: Final[Arm] = "mixed-high-resource"
 """The same over the high-resource languages alone: the warm-up of the shuffled baseline."""
@@ -33,16 +35,6 @@ class Checkpointable(Protocol):
     def state_dict(self) -> State: ...
 
     def load_state_dict(self, state: State) -> None: ...
-
-
-class Watch(Flag):
-    """What must be measured before ``tell``; a teacher names it, the probe measures nothing else."""
-
-    NOTHING = 0
-    TRAIN_LOSS = auto()  # mean training loss of the updates since the last observation
-    DEV_LOSS = auto()  # loss on the fixed dev batch of each arm that was played
-    JOINT_LOSS = auto()  # loss on the fixed multilingual dev batch
-    PROTOTYPE = auto()  # losses of the prototype groups, the state of the DQN teacher
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,39 +74,94 @@ class SentenceLosses(NamedTuple):
         return float(self.sums.sum() / self.tokens.sum())
 
 
+class Mixture(NamedTuple):
+    """Shares of several arms, which need not sum to one: of the batches of an update, or of its sentences."""
+
+    shares: Mapping[Arm, float]
+    unit: Literal["batch", "sentence"] = "batch"
+
+
+class Selection(NamedTuple):
+    """The easiest ``share`` of the sentences of an arm, in the order of the column ``by`` of the store."""
+
+    by: str
+    share: float
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One choice of a teacher, with what is needed to explain it afterwards."""
+    """One choice of a teacher, with what is needed to explain it afterwards.
+
+    ``arm`` is the arm to train on; with a ``mixture`` it is the name under which the mixture is recorded.
+    """
 
     arm: Arm
     why: str  # "sampled", "warmup", "first visit", "explore", "exploit", ...
     probability: float | None = None  # with which the arm was chosen, where the teacher knows it
     scores: Mapping[Arm, float] = field(default_factory=dict)  # Q values, weights, ...; empty if it has none
     epsilon: float | None = None  # probability of a random choice, where the teacher explores so
+    mixture: Mixture | None = None
+    selection: Selection | None = None
+    weights: Mapping[Arm, float] | None = None  # of the loss, by arm; an arm that is missing has weight 1
+
+    def state(self) -> State:
+        """As plain values for a checkpoint; what only some decisions have is written only if it is set."""
+        state: State = {name: getattr(self, name) for name in ("arm", "why", "probability", "scores", "epsilon")}
+        state["scores"] = dict(self.scores)
+        if self.mixture is not None:
+            state["mixture"] = {"shares": dict(self.mixture.shares), "unit": self.mixture.unit}
+        if self.selection is not None:
+            state["selection"] = self.selection._asdict()
+        if self.weights is not None:
+            state["weights"] = dict(self.weights)
+        return state
+
+    @classmethod
+    def from_state(cls, state: State) -> Decision:
+        mixture, selection = state.get("mixture"), state.get("selection")
+        more = {
+            "mixture": None if mixture is None else Mixture(**mixture),
+            "selection": None if selection is None else Selection(**selection),
+        }
+        return cls(**{**state, **more})
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What the teacher is told of the student. Losses are nats per token, ``None`` where not watched."""
+    """What a teacher is told: what was done since the last time, and what was measured, nothing else."""
 
     step: int
-    decision: Decision
-    played: Mapping[Arm, int]  # updates per arm since the last ``tell``
-    train_loss: float | None = None
-    dev_loss: Mapping[Arm, float] | None = None
-    joint_loss: float | None = None
-    prototype: FloatArray | None = None
+    plays: tuple[tuple[Decision, int], ...]  # every decision since the last ``tell``, with its number of updates
+    measured: Mapping[Measure, Any] = field(default_factory=dict)
+    seen: Mapping[Arm, int] = field(default_factory=dict)  # target tokens by arm since step 0
+
+    @property
+    def decision(self) -> Decision:
+        """The last one."""
+        return self.plays[-1][0]
+
+    @property
+    def played(self) -> dict[Arm, int]:
+        """Updates by arm, in the order in which the arms were first played."""
+        total: Counter[Arm] = Counter()
+        for decision, updates in self.plays:
+            total[decision.arm] += updates
+        return dict(total)
 
 
 class Teacher(Checkpointable, Protocol):
-    """Chooses whose turn it is. ``ask`` comes before the updates, ``tell`` after them."""
+    """Decides what the student trains on. ``ask`` comes before the updates, ``tell`` after them."""
 
     @property
-    def watches(self) -> Watch: ...
+    def watches(self) -> Sequence[Measure]:
+        """What must be measured for the next ``tell``; before the first ``ask``, everything that ever will be."""
+        ...
 
     def ask(self, step: int) -> Decision: ...
 
-    def tell(self, observation: Observation) -> None: ...
+    def tell(self, observation: Observation) -> Mapping[Arm, float] | None:
+        """Learn from an observation; returns the rewards made of it, by arm, which are recorded."""
+        ...
 
 
 class Student(Checkpointable, Protocol):

@@ -20,7 +20,7 @@ from machine.work import forward_flops, make_student, padding, random_batch, upd
 from rota.student.nmt import TRAINING_TOKENS
 from rota.student.packs import pieces
 from rota.student.transformer import Shape
-from rota.teachers.dqn_config import DQNConfig
+from rota.teachers.dqn.config import DQNConfig
 from rota.types import Batch
 
 PEERS = Path(__file__).parents[2] / "benchmarks" / "peers"

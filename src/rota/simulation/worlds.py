@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rota.measures import Scene
 from rota.teachers.base import Classroom
-from rota.types import Arm, Decision, FloatArray, Observation, State, Watch
+from rota.training.turns import Window
+from rota.types import Arm, FloatArray, State
 
 # K languages, N schedules compared at once
 
@@ -33,7 +35,6 @@ class World:
     noise: float = 0.0  # standard deviation of each measured loss
     switch: int | None = None  # the step from which ``transfer_after`` holds
     transfer_after: FloatArray | None = None
-    groups: int = 25  # prototype groups of each language
 
     @property
     def arms(self) -> tuple[Arm, ...]:
@@ -62,10 +63,6 @@ class World:
         exposure_NK = shares_NK @ (before * self.transfer + (steps - before) * after)
         return self.losses(exposure_NK, shares_NK * steps)
 
-    def group_factors(self) -> FloatArray:
-        """How hard each prototype group is, relative to its language: fixed, from 0.8 to 1.2."""
-        return np.linspace(0.8, 1.2, self.groups)
-
 
 class ScriptedStudent:
     """Learns by the book of its world; also its own probe."""
@@ -76,7 +73,7 @@ class ScriptedStudent:
         self._index = {arm: index for index, arm in enumerate(world.arms)}
         self._updates = np.zeros(len(world.arms))
         self._exposure = np.zeros(len(world.arms))
-        self._factors = world.group_factors()
+        self._shown: dict[Arm, float] = {}  # the losses that were seen last
 
     def update(self, arm: Arm) -> float:
         """One update; returns the loss of the language before it."""
@@ -93,28 +90,25 @@ class ScriptedStudent:
         """The dev loss of every language now, without noise."""
         return self.world.losses(self._exposure, self._updates)
 
-    def observe(self, decision: Decision, watches: Watch, played: Mapping[Arm, int], train_loss: float) -> Observation:
-        """What a probe would measure, with noise: a multilingual batch has every language in equal parts."""
+    def scene(self, window: Window) -> Scene:
+        """What can be seen of the student now, with noise."""
         losses = self.losses()
         if self.world.noise:
             losses = losses + self.world.noise * self._rng.standard_normal(len(losses))
-        return Observation(
-            self.step,
-            decision,
-            played,
-            train_loss=train_loss if Watch.TRAIN_LOSS in watches else None,
-            dev_loss={arm: float(losses[self._index[arm]]) for arm in played} if Watch.DEV_LOSS in watches else None,
-            joint_loss=float(losses.mean()) if Watch.JOINT_LOSS in watches else None,
-            prototype=np.outer(losses, self._factors).ravel() if Watch.PROTOTYPE in watches else None,
-        )
+        named = dict(zip(self.world.arms, losses.tolist(), strict=True))
+        scene = Scene(named, self._shown or named, window.losses)
+        self._shown = named
+        return scene
 
     def state_dict(self) -> State:
         rng = self._rng.bit_generator.state
-        return {"step": self.step, "updates": self._updates.copy(), "exposure": self._exposure.copy(), "rng": rng}
+        arrays = {"updates": self._updates.copy(), "exposure": self._exposure.copy()}
+        return {"step": self.step, **arrays, "shown": dict(self._shown), "rng": rng}
 
     def load_state_dict(self, state: State) -> None:
         self.step, self._rng.bit_generator.state = state["step"], state["rng"]
         self._updates, self._exposure = np.array(state["updates"]), np.array(state["exposure"])
+        self._shown = dict(state["shown"])
 
 
 def stationary(steps: int) -> World:

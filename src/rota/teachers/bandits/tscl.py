@@ -8,21 +8,22 @@ from typing import Any, Literal, Self, Unpack
 import numpy as np
 from pydantic import Field, model_validator
 
+from rota.measures import DevLoss
 from rota.settings import Count, Duration
-from rota.teachers.bandit import Bandit, Policy
+from rota.teachers.bandits.base import Bandit, Policy
+from rota.teachers.bandits.matiisen import Naive, Sampling, Window
 from rota.teachers.base import (
     Classroom,
     LossKind,
-    Measurements,
     SizeChange,
     TeacherConfig,
+    Variant,
     WarmupConfig,
     WarmupField,
+    fill_in,
 )
-from rota.teachers.matiisen import Naive, Sampling, Window
 from rota.teachers.rewards import SCALES, FirstReward, Reward, SameArmGain, ScaleName
-from rota.teachers.variants import Variant, fill_in
-from rota.teachers.visits import FirstVisits
+from rota.teachers.wrappers import FirstVisits
 from rota.types import Arm, FloatArray, State, Teacher
 
 FirstVisitsWhen = Literal["algorithm", "text", "after-warmup", "shuffled"]
@@ -58,10 +59,11 @@ class TSCL(Bandit):
     def values(self) -> FloatArray:
         return np.array([self._returns[arm] for arm in self.arms])
 
-    def hear(self, arm: Arm, step: int, loss: float) -> None:  # noqa: ARG002 - Algorithm 1 has no clock here
+    def hear(self, arm: Arm, step: int, loss: float) -> float | None:  # noqa: ARG002 - Algorithm 1 has no clock here
         gain = self.reward(arm, loss)
         if gain is not None:
             self._returns[arm] = self.alpha * gain + (1 - self.alpha) * self._returns[arm]
+        return gain
 
     def state_dict(self) -> State:
         return {**super().state_dict(), "returns": dict(self._returns), "reward": self.reward.state_dict()}
@@ -130,9 +132,6 @@ class TSCLConfig(TeacherConfig):
             return FirstVisits(teacher, [classroom.arms[0], *shuffled])
         return teacher
 
-    def measurements(self) -> Measurements:
-        return Measurements(self.reward_batch, self.reward_tokens, self.reward_loss)
-
     @classmethod
     def short_run(cls) -> dict[str, Any]:
         return {"warmup": "10.7%"}  # the paper's 16k of 150k steps
@@ -143,6 +142,11 @@ class TSCLConfig(TeacherConfig):
 
     def _bandit(self, arms: Sequence[Arm], rng: np.random.Generator) -> Bandit:
         policy = Policy(
+            measure=DevLoss(
+                tokens=self.reward_tokens,
+                smoothed=self.reward_loss == "smoothed",
+                data="first-arm-train" if self.reward_batch == "first-arm-train" else "dev",
+            ),
             epsilon=self.epsilon,
             temperature=self.temperature if self.policy == "boltzmann" else None,
             absolute=self.absolute,

@@ -14,11 +14,12 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from rota.files import damaged, read_json
+from rota.measures import Measure
 from rota.runs.records import REMEDY, read_record
 from rota.settings import Duration, DurationField
-from rota.teachers.base import Classroom, DeafConfig, SizeChange
+from rota.teachers.base import Classroom, OpenLoopConfig, SizeChange
 from rota.teachers.static import Static
-from rota.types import Arm, Decision, Observation, State, Watch
+from rota.types import Arm, Decision, Observation, State
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ class ReplayShuffled:
     choice stay where they are.
     """
 
-    watches = Watch.NOTHING
+    watches: Sequence[Measure] = ()
 
     def __init__(self, arms: Sequence[Arm], rng: np.random.Generator, *, window: int, decide_every: int = 1) -> None:
         self.window, self.decide_every = window, decide_every
@@ -69,7 +70,7 @@ class ReplayShuffled:
         return Decision(arm, why="replayed", probability=probability)
 
     def tell(self, observation: Observation) -> None:
-        """A schedule that is known beforehand does not listen."""
+        """An open-loop schedule does not listen."""
 
     def state_dict(self) -> State:
         return {"rng": self._rng.bit_generator.state, "left": dict(self._left), "choices": self._fingerprint()}
@@ -128,7 +129,7 @@ def _played(run: Path) -> list[Arm]:
         raise damaged(paths[0], f"an entry has no {error}", REMEDY) from None
 
 
-class _ReplayConfig(DeafConfig):
+class _ReplayConfig(OpenLoopConfig):
     """What both have: the run that is replayed."""
 
     run: Path = Field(description="folder of a finished run with the same languages", examples=["run: runs/dqn"])

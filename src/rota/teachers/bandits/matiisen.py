@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Unpack
 
 import numpy as np
 
-from rota.teachers.bandit import Bandit, Policy
+from rota.teachers.bandits.base import Bandit, Policy
 from rota.teachers.rewards import Reward, gain_per_step
 from rota.types import Arm, Decision, FloatArray, State
 
@@ -57,7 +56,7 @@ class Naive(Bandit):
             self._held = None
 
     def state_dict(self) -> State:
-        held = None if self._held is None else asdict(self._held)
+        held = None if self._held is None else self._held.state()
         points = {arm: [list(point) for point in points] for arm, points in self._points.items()}
         return {**super().state_dict(), "values": dict(self._values), "points": points, "held": held}
 
@@ -65,7 +64,7 @@ class Naive(Bandit):
         super().load_state_dict(state)
         self._values = dict(state["values"])
         self._points = {arm: [(step, loss) for step, loss in points] for arm, points in state["points"].items()}
-        self._held = None if state["held"] is None else Decision(**state["held"])
+        self._held = None if state["held"] is None else Decision.from_state(state["held"])
 
 
 class Window(Bandit):
@@ -115,10 +114,11 @@ class Sampling(Bandit):
         draws = (gains[int(self._rng.integers(len(gains)))] if gains else UNSEEN for gains in self._gains.values())
         return np.array(list(draws))
 
-    def hear(self, arm: Arm, step: int, loss: float) -> None:  # noqa: ARG002 - a reward has no clock
+    def hear(self, arm: Arm, step: int, loss: float) -> float | None:  # noqa: ARG002 - a reward has no clock
         gain = self.reward(arm, loss)
         if gain is not None:
             self._gains[arm].append(gain)
+        return gain
 
     def state_dict(self) -> State:
         gains = {arm: list(gains) for arm, gains in self._gains.items()}

@@ -1,16 +1,18 @@
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
+from rota.measures import DevLoss, GroupLosses, JointLoss, Measure, TrainLoss
+from rota.simulation.simulate import best_mixture, compare, fixed_mixture, simulate, simulate_config
+from rota.simulation.worlds import WORLDS, ScriptedStudent, make_world
 from rota.teachers import Static
-from rota.teachers.dqn_config import DQNConfig
+from rota.teachers.bandits.tscl import TSCLConfig
+from rota.teachers.dqn.config import DQNConfig
 from rota.teachers.static import UniformConfig
-from rota.teachers.tscl import TSCLConfig
-from rota.training.scripted import WORLDS, ScriptedStudent, make_world
-from rota.training.simulate import best_mixture, compare, fixed_mixture, simulate, simulate_config
-from rota.types import Decision, Watch
+from rota.training.turns import Window
+from rota.types import Decision
 
 
 def student(world):
@@ -56,21 +58,42 @@ def test_in_the_switching_world_the_other_language_begins_to_give():
     assert pupil.losses() == pytest.approx([5.0, 3.0])
 
 
-def test_only_what_is_watched_is_measured():
-    pupil = student(make_world("stationary", 100))
-    decision = Decision("left", "told")
-    nothing = pupil.observe(decision, Watch.NOTHING, {"left": 1}, 5.0)
-    assert (nothing.train_loss, nothing.dev_loss, nothing.joint_loss, nothing.prototype) == (None, None, None, None)
-    everything = pupil.observe(decision, ~Watch.NOTHING, {"left": 1}, 5.0)
-    assert (everything.dev_loss, everything.joint_loss, everything.train_loss) == ({"left": 5.0}, 5.0, 5.0)
-    assert everything.prototype.shape == (50,)
-    assert everything.prototype[[0, 12, 24, 25]] == pytest.approx([4.0, 5.0, 6.0, 4.0])
+PLAYED_LEFT = Window(((Decision("left", "told"), 1),), {"left": (5.0, 1)})
+
+
+def test_every_measure_of_the_papers_teachers_can_be_imagined():
+    scene = student(make_world("stationary", 100)).scene(PLAYED_LEFT)
+    assert DevLoss().imagine(scene) == {"left": 5.0}
+    assert DevLoss(arms="all").imagine(scene) == {"left": 5.0, "right": 5.0}
+    assert JointLoss().imagine(scene) == 5.0
+    assert (TrainLoss().imagine(scene), TrainLoss(by="arm").imagine(scene)) == (5.0, {"left": 5.0})
+    groups = GroupLosses().imagine(scene)
+    assert groups.shape == (50,)
+    assert groups[[0, 12, 24, 25]] == pytest.approx([4.0, 5.0, 6.0, 4.0])
+
+
+def test_losses_around_a_choice_are_those_of_the_last_scene_and_of_this_one():
+    pupil = student(make_world("stationary", 100))  # 5 after no update, 3 after fifty
+    pupil.scene(PLAYED_LEFT)
+    for _ in range(50):
+        pupil.update("left")
+    assert DevLoss(when="around").imagine(pupil.scene(PLAYED_LEFT)) == {"left": (5.0, 3.0)}
+
+
+@dataclass(frozen=True)
+class Mood(Measure):
+    pass
+
+
+def test_a_measure_that_cannot_be_imagined_is_named():
+    with pytest.raises(ValueError, match=r"cannot show Mood\(\); try this teacher in real training"):
+        Mood().imagine(student(make_world("stationary", 100)).scene(PLAYED_LEFT))
 
 
 def test_noise_is_in_what_is_measured_and_not_in_what_is_learned():
     pupil = student(replace(make_world("stationary", 100), noise=0.5))
-    measured = [pupil.observe(Decision("left", "told"), Watch.DEV_LOSS, {"left": 1}, 5.0) for _ in range(400)]
-    assert np.std([seen.dev_loss["left"] for seen in measured]) == pytest.approx(0.5, abs=0.05)
+    measured = [DevLoss().imagine(pupil.scene(PLAYED_LEFT)) for _ in range(400)]
+    assert np.std([losses["left"] for losses in measured]) == pytest.approx(0.5, abs=0.05)
     assert pupil.losses().tolist() == [5.0, 5.0]
 
 
@@ -80,10 +103,7 @@ def test_a_restored_student_goes_on_as_if_nothing_had_happened():
     for arm in ("az", "ru", "ru"):
         first.update(arm)
     second.load_state_dict(first.state_dict())
-    observations = [
-        pupil.observe(Decision("az", "told"), Watch.JOINT_LOSS, {"az": 1}, pupil.update("tr"))
-        for pupil in (first, second)
-    ]
+    observations = [pupil.scene(Window((), {"tr": (pupil.update("tr"), 1)})) for pupil in (first, second)]
     assert observations[0] == observations[1]
 
 
@@ -198,7 +218,7 @@ LEARNERS = pytest.mark.parametrize("config", [TSCL, DQN], ids=["tscl", "dqn"])
 
 
 def small(name):
-    return replace(make_world(name, STEPS), groups=5)
+    return make_world(name, STEPS)
 
 
 @LEARNERS

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from rota.simulation.worlds import ScriptedStudent, World
 from rota.teachers import TeacherConfig, build_teacher
-from rota.training.scripted import ScriptedStudent, World
-from rota.types import Arm, Decision, FloatArray, Teacher
+from rota.training.turns import Turns
+from rota.types import Arm, FloatArray, Teacher
 
 POINTS = 100
 """Points of the loss curves that a simulation keeps."""
@@ -69,26 +70,18 @@ def simulate(
     rng: np.random.Generator | None = None,
 ) -> SimulationResult:
     """The training loop with a scripted student; ``rng`` is for the noise of its losses."""
-    observe_every = observe_every or decide_every
-    if observe_every % decide_every:
-        raise ValueError(f"observe_every is {observe_every}; it must be a multiple of decide_every ({decide_every})")
+    turns = Turns(teacher, decide_every=decide_every, observe_every=observe_every)
     student = ScriptedStudent(world, np.random.default_rng(0) if rng is None else rng)
     curves = _Curves(world.arms, student.losses())
-    played, since_point = Counter[Arm](), Counter[Arm]()
-    train_loss, every = 0.0, max(1, steps // POINTS)
-    decision: Decision | None = None
+    since_point, every = Counter[Arm](), max(1, steps // POINTS)
     while student.step < steps:
-        if student.step % decide_every == 0:
-            decision = teacher.ask(student.step)
-        assert decision is not None
-        train_loss += student.update(decision.arm)
-        played[decision.arm] += 1
-        since_point[decision.arm] += 1
-        if student.step % observe_every == 0:
-            mean = train_loss / played.total()
-            teacher.tell(student.observe(decision, teacher.watches, dict(played), mean))
-            played.clear()
-            train_loss = 0.0
+        arm = turns.decide(student.step).arm
+        turns.played(student.update(arm), {arm: 1})
+        since_point[arm] += 1
+        measures = turns.due(student.step)
+        if measures is not None:
+            scene = student.scene(turns.window())
+            turns.tell(student.step, {measure: measure.imagine(scene) for measure in measures})
         if student.step % every == 0 or student.step == steps:
             curves.point(student.step, student.losses(), since_point)
     return curves.result()

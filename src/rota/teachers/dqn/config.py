@@ -10,29 +10,20 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
+from rota.measures import DevLoss, GroupLosses, JointLoss
 from rota.settings import ConfigError, Count, Duration, DurationField
 from rota.teachers.base import (
     Classroom,
     LossKind,
-    Measurements,
     SizeChange,
-    StateData,
-    StateLoss,
     TeacherConfig,
+    Variant,
     WarmupConfig,
     WarmupField,
+    fill_in,
 )
-from rota.teachers.dqn import (
-    DQN,
-    ActsWith,
-    BelowReplayMinimum,
-    FirstTransition,
-    JointOrCurrent,
-    exponential_epsilon,
-    linear_epsilon,
-)
-from rota.teachers.rewards import REWARDS, SCALES, RewardName, ScaleName
-from rota.teachers.variants import Variant, fill_in
+from rota.teachers.rewards import REWARDS, SCALES, Reward, RewardName, ScaleName
+from rota.types import Teacher
 
 RELEASED: dict[str, Any] = {
     "warmup": {"until": "16k"},
@@ -75,22 +66,30 @@ class DQNConfig(TeacherConfig):
     )
     epsilon_steps: DurationField = Field(Duration("50k"), description="length of the decay (paper: 50k)")
     epsilon_floor: float = Field(0.01, ge=0, le=1, description="share of random choices that stays (paper: 0.01)")
-    acts_with: ActsWith = Field("target", description="the network that chooses (Algorithm 2: target)")
-    below_replay_minimum: BelowReplayMinimum = Field(
+    acts_with: Literal["target", "online"] = Field(
+        "target", description="the network that chooses (Algorithm 2: target)"
+    )
+    below_replay_minimum: Literal["epsilon-greedy", "random"] = Field(
         "epsilon-greedy", description="how to choose before the first update (Algorithm 2; released: random)"
     )
-    first_transition: FirstTransition = Field(
+    first_transition: Literal["stored-at-second", "zero-state"] = Field(
         "stored-at-second", description="with the second observation, or zero-state: with the first (released)"
     )
     reward: RewardName = Field(
         "step-gain", description="loss before minus loss now (paper), or gain-over-mean (released)"
     )
     reward_scale: ScaleName = Field("none", description="rewards as they are, by running quantiles, or as z-score")
-    reward_batch: JointOrCurrent = Field("joint", description="multilingual dev batch, or that of the language played")
+    reward_batch: Literal["joint", "current-language"] = Field(
+        "joint", description="multilingual dev batch, or that of the language played"
+    )
     reward_tokens: Count = Field(8_000, ge=1, description="tokens of the reward batch (paper: 8k; released: 1,000)")
     reward_loss: LossKind = Field("plain", description="cross-entropy, or label-smoothed as in the released code")
-    state_data: StateData = Field("dev", description="where the prototype sentences come from (released: train)")
-    state_loss: StateLoss = Field("mean", description="per token, or summed and label-smoothed as in the released code")
+    state_data: Literal["dev", "train"] = Field(
+        "dev", description="where the prototype sentences come from (released: train)"
+    )
+    state_loss: Literal["mean", "summed"] = Field(
+        "mean", description="per token, or summed and label-smoothed as in the released code"
+    )
     groups: int = Field(25, ge=1, description="prototype groups of each language (paper: 25; released: 22)")
     group_sentences: int = Field(10, ge=1, description="sentences in a group, at most (paper: 10)")
     refresh: Annotated[str, BeforeValidator(str)] = Field(
@@ -112,27 +111,13 @@ class DQNConfig(TeacherConfig):
             )
         return self
 
-    def build(self, classroom: Classroom, rng: np.random.Generator) -> DQN:
-        return DQN(
-            classroom.arms,
-            rng,
-            self.epsilon_at(classroom.steps),
-            SCALES[self.reward_scale](REWARDS[self.reward]()),
-            groups=self.groups,
-            hidden=self.hidden,
-            learning_rate=self.learning_rate,
-            gamma=self.gamma,
-            tau=self.tau,
-            gradient_clip=self.gradient_clip,
-            replay_minimum=self.replay_minimum,
-            replay_capacity=self.replay_capacity,
-            replay_batch=self.replay_batch,
-            reward_batch=self.reward_batch,
-            acts_with=self.acts_with,
-            below_replay_minimum=self.below_replay_minimum,
-            first_transition=self.first_transition,
-            learn=self.learn,
-        )
+    def build(self, classroom: Classroom, rng: np.random.Generator) -> Teacher:
+        from rota.teachers.dqn.agent import DQN  # needs torch, which reading a config does not
+
+        return DQN(self, classroom, rng)
+
+    def make_reward(self) -> Reward:
+        return SCALES[self.reward_scale](REWARDS[self.reward]())
 
     def epsilon_at(self, steps: int) -> Callable[[int], float]:
         """The probability of a random choice by step, in a run of ``steps`` steps."""
@@ -142,16 +127,19 @@ class DQNConfig(TeacherConfig):
         warmup = 0 if self.warmup is None else self.warmup.until.steps(steps)
         return partial(linear_epsilon, warmup=warmup, decay=decay, floor=self.epsilon_floor)
 
-    def measurements(self) -> Measurements:
-        return Measurements(
-            self.reward_batch,
-            self.reward_tokens,
-            self.reward_loss,
-            self.state_data,
-            self.state_loss,
-            self.groups,
-            self.group_sentences,
-            refresh_every=int(self.refresh.removeprefix("1").removeprefix("/") or 1),
+    @property
+    def reward_measure(self) -> JointLoss | DevLoss:
+        kind = JointLoss if self.reward_batch == "joint" else DevLoss
+        return kind(tokens=self.reward_tokens, smoothed=self.reward_loss == "smoothed")
+
+    @property
+    def state_measure(self) -> GroupLosses:
+        return GroupLosses(
+            groups=self.groups,
+            sentences=self.group_sentences,
+            refresh_every=int(self.refresh.partition("/")[2] or 1),
+            data=self.state_data,
+            summed=self.state_loss == "summed",
         )
 
     @classmethod
@@ -171,7 +159,7 @@ class DQNConfig(TeacherConfig):
         - A reward batch has as many tokens as a training batch.
         """
         every = max(1, self.decide_every // to.more_decisions)
-        parts = self.measurements().refresh_every * (self.decide_every // every)
+        parts = self.state_measure.refresh_every * (self.decide_every // every)
         warmup = 0 if self.warmup is None else self.warmup.until.steps(to.steps_before)
         before = self._decisions(to.steps_before, warmup)
         now = (to.steps - round(warmup * to.share)) // every
@@ -203,3 +191,15 @@ def same_fraction(tau: float, updates_before: int, updates_now: int) -> float:
     if updates_before == updates_now or updates_before <= 0 or updates_now <= 0:
         return tau
     return 1.0 - math.pow(1.0 - tau, updates_before / updates_now)
+
+
+def linear_epsilon(step: int, *, warmup: int, decay: int, floor: float = 0.01) -> float:
+    """Probability of a random choice: 1 until ``warmup``, then linear to ``floor`` over ``decay`` (Appendix A.1)."""
+    if step < warmup:
+        return 1.0
+    return max(floor, 1 - (1 - floor) * (step - warmup) / decay) if decay else floor
+
+
+def exponential_epsilon(step: int, *, decay: int, floor: float = 0.01) -> float:
+    """The released code: falls towards ``floor`` from the very first step, by a factor e in ``decay`` steps."""
+    return floor + (1 - floor) * math.exp(-step / decay) if decay else floor
