@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 import numpy as np
 
 from rota.config import RunConfig, parse_config
-from rota.data.prepare import Progress
-from rota.data.prepare import prepare as prepare_data
+from rota.data.preparation.stages import Progress
+from rota.data.preparation.stages import prepare as prepare_data
 from rota.data.store import Store
 from rota.evaluation.config import Changes, EvaluationConfig
 from rota.mistakes import check_before_preparing

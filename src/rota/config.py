@@ -12,8 +12,8 @@ from pydantic import Field, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from rota.data.cleaning import CleaningConfig
-from rota.data.corpus import CorpusConfig
+from rota.data.corpora.sources import CorpusConfig
+from rota.data.preparation.cleaning import CleaningConfig
 from rota.data.subwords import SubwordsConfig
 from rota.evaluation.config import EvaluationConfig
 from rota.settings import ConfigError, Count, Settings, explain

@@ -10,7 +10,7 @@ import torch
 from export_cases import LANGUAGES, SENTENCES, Saved, make_run
 
 from rota.cli import models
-from rota.data.corpus import tidy
+from rota.data.corpora.parallel import tidy
 from rota.evaluation.ctranslate import CTranslator
 from rota.evaluation.export import export
 from rota.evaluation.translator import Translator

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from rota.data.corpus import tidy
+from rota.data.corpora.parallel import tidy
 from rota.evaluation.export import choose, export, exported_tokenizer
 from rota.evaluation.translator import Translator
 from rota.student.attention import Layout

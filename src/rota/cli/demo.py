@@ -10,7 +10,7 @@ from rota.cli import views
 from rota.cli.runs import train_with_display
 from rota.cli.scores import evaluate_with_display
 from rota.config import RunConfig, parse_config, short_run
-from rota.data.catalogues import CatalogueUnavailable
+from rota.data.corpora.gettext import CatalogueUnavailable
 from rota.data.store import Store
 from rota.evaluation.evaluate import Evaluation
 from rota.evaluation.translations import read_translations

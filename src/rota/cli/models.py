@@ -39,7 +39,7 @@ def translate(
 
     Example: rota translate runs/my --language az < in.txt > out.txt
     """
-    from rota.data.corpus import decode_lines
+    from rota.data.corpora.parallel import decode_lines
 
     translator = _open(model, step, threads, selected=selected)
     translator.subwords.tag(language)  # an unknown language is a mistake even before the first line

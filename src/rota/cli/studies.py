@@ -193,7 +193,7 @@ def _starter(where: str, threads: int) -> Start:
 
 def _jobs_at_once(where: str, threads: int) -> int:
     """As many jobs as there are cores for."""
-    from rota.data.workers import cores
+    from rota.data.preparation.workers import cores
     from rota.experiments import on_ray
 
     return on_ray.cluster_jobs(threads) if where == "ray" else max(1, cores() // threads)

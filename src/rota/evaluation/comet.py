@@ -13,7 +13,7 @@ from typing import Any, Final
 import torch
 from ruamel.yaml import YAML
 
-from rota.data.manifest import sha256_of
+from rota.files import sha256_of
 from rota.student.devices import find_device
 from rota.student.hardware import memory_for
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rota.data.corpus import Split
+from rota.data.corpora.parallel import Split
 from rota.data.store import Store
 from rota.evaluation.counts import OF_SUMS
 from rota.evaluation.metrics import groups, score

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, cast, get_args
 
 from safetensors.torch import save_file
 
-from rota.data.corpus import tidy
+from rota.data.corpora.parallel import tidy
 from rota.data.subwords import SPECIALS
 from rota.evaluation.config import EvaluationConfig
 from rota.evaluation.ctranslate import save_ctranslate2

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from rota.data.corpus import Split
+from rota.data.corpora.parallel import Split
 from rota.data.store import Store
 from rota.evaluation.comet import Comet
 from rota.evaluation.evaluate import Evaluation

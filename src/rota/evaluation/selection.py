@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rota.data.corpus import Pair
-from rota.data.dev_parts import selection_places
+from rota.data.corpora.parallel import Pair
+from rota.data.division import selection_part
 from rota.data.store import Store
 from rota.evaluation.config import EvaluationConfig, Select
 from rota.evaluation.metrics import groups, score
@@ -122,8 +122,7 @@ def selection_pairs(store: Store, arms: Sequence[Arm], teacher_share: float) -> 
     """Dev sentences that the teacher of the run did not see, unless it was given all (``training.teacher_dev: 1``)."""
     everything = {arm: store.text("dev", arm) for arm in arms}
     return {
-        arm: [pairs[place] for place in selection_places(len(pairs), teacher_share)]
-        for arm, pairs in everything.items()
+        arm: [pairs[place] for place in selection_part(len(pairs), teacher_share)] for arm, pairs in everything.items()
     }
 
 

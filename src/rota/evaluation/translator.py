@@ -9,7 +9,7 @@ from typing import Any, get_args
 import numpy as np
 import torch
 
-from rota.data.corpus import tidy
+from rota.data.corpora.parallel import tidy
 from rota.data.subwords import Subwords
 from rota.evaluation.config import Combine
 from rota.runs import Run, standing

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rota.data.dev_parts import selection_places, teacher_places
+from rota.data.division import selection_part, teacher_part
 from rota.data.store import Sentences, Store
 from rota.measures import DevLoss, GroupLosses, JointLoss, Measure
 from rota.types import MIXED, Arm, Batch, IntArray
@@ -36,12 +36,12 @@ class DevSets:
     def teacher_part(self, arm: Arm) -> IntArray:
         """Dev sentences that a teacher may look at, spread evenly over the set."""
         start, stop = self._dev.range(arm)
-        return start + teacher_places(stop - start, self._share)
+        return start + teacher_part(stop - start, self._share)
 
     def selection_part(self, arm: Arm) -> IntArray:
         """The other dev sentences: dev losses shown and recorded come from these; no teacher sees them."""
         start, stop = self._dev.range(arm)
-        return start + selection_places(stop - start, self._share)
+        return start + selection_part(stop - start, self._share)
 
     @cached_property
     def validation(self) -> dict[Arm, Batch]:

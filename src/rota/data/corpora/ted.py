@@ -14,7 +14,16 @@ from hashlib import blake2b
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from rota.data.corpus import (
+from rota.data.corpora.download import (
+    DownloadError,
+    Progress,
+    alone_in,
+    checksum_file,
+    download,
+    record_checksum,
+    verify_checksum,
+)
+from rota.data.corpora.parallel import (
     SPLITS,
     Corpus,
     Pair,
@@ -26,8 +35,6 @@ from rota.data.corpus import (
     read_tsv,
     tidy,
 )
-from rota.data.download import DownloadError, Progress, checksum_file, download, record_checksum, verify_checksum
-from rota.data.lock import alone_in
 from rota.types import Arm
 
 logger = logging.getLogger(__name__)
@@ -38,7 +45,7 @@ LOW_RESOURCE: Final[tuple[Arm, ...]] = ("az", "be", "gl", "sk")
 TABLES: Final[dict[str, Split]] = {f"all_talks_{split}.tsv": split for split in SPLITS}
 MISSING: Final = "__NULL__"
 FORMAT: Final = 1  # of the cached text; raise it when the reading changes
-_TALK: Final = "talk_name"  # the one column that is no language
+_TALK: Final = "talk_name"  # the one column that is not a language
 _CHUNK: Final = 1 << 20
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 
@@ -94,7 +101,7 @@ def _download(archive: Path, url: str, progress: Progress | None) -> None:
         if file.read(2) != _GZIP_MAGIC:
             arrived.unlink()
             remedy = "get ted_talks.tar.gz elsewhere and set data.path to it"
-            raise DownloadError(f"{url} does not send a gzip archive any more; {remedy}")
+            raise DownloadError(f"{url} no longer sends a gzip archive; {remedy}")
     arrived.replace(archive)
 
 
@@ -124,7 +131,7 @@ def _extract(source: Path, languages: Sequence[Arm], target: str, folder: Path) 
         try:
             found = _write_tables(source, languages, target, Path(name))
         except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise ValueError(f"{source} is damaged or no tar.gz ({error}); fetch it again") from None
+            raise ValueError(f"{source} is damaged or not a tar.gz ({error}); fetch it again") from None
         for file, split in TABLES.items():
             if split not in found:
                 raise ValueError(f"no file {file} in {source}; this is not the archive of Qi et al. (2018)")

@@ -1,4 +1,9 @@
-"""Processes that do units: each takes one after the other over a pipe, and ends when nobody holds the other end."""
+"""Processes that do units, and what runs in them: ``python -m rota.data.preparation.workers``.
+
+Each worker gets one JSON line after the other over a pipe. The first says which preparation: its recipe, the cache of
+named corpora, the partial folder and the length of a piece. Every other line is a unit. The answers are pairs done, an
+error, or that the unit is done. A worker ends when its parent is gone.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +13,18 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self
 
-from rota.data.partial import Unit
-from rota.data.units import Tell
+from rota.data.corpora.sources import open_corpus
+from rota.data.preparation.units import Advance, Executor, Partial, Recipe, Unit
 from rota.settings import ConfigError
 
-MISTAKES: Final[Mapping[str, type[Exception]]] = {
+ERRORS: Final[Mapping[str, type[Exception]]] = {
     kind.__name__: kind for kind in (ConfigError, ValueError, OSError, MemoryError)
 }
 """Errors that a worker passes on; of the classes that fit one, the first."""
@@ -29,8 +35,8 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class Workers:
-    """A fixed number of processes; ``about`` is what each of them is told first (see ``worker.py``)."""
+class WorkerPool:
+    """A fixed number of processes; ``about`` is the first line that each of them gets."""
 
     def __init__(self, processes: int, about: Mapping[str, Any]) -> None:
         self._messages: SimpleQueue[tuple[subprocess.Popen[str], str]] = SimpleQueue()
@@ -45,7 +51,7 @@ class Workers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """What they have not finished is of no use to anybody, so they need not be asked politely."""
+        """Kills them: an unfinished unit is done again anyway."""
         for process in self._processes:
             process.kill()
         for process in self._processes:
@@ -54,8 +60,8 @@ class Workers:
                 if pipe is not None:
                     pipe.close()
 
-    def do(self, units: Sequence[Unit], tell: Tell) -> None:
-        """Returns when all are done; raises the first error of any worker."""
+    def run(self, units: Sequence[Unit], advance: Advance) -> None:
+        """Returns when all units are done; raises the first error of any worker."""
         waiting = list(reversed(units))
         busy: dict[subprocess.Popen[str], Unit] = {}
         for process in self._processes[: len(waiting)]:
@@ -64,9 +70,9 @@ class Workers:
             process, line = self._messages.get()
             message = _parse(line, process, busy.get(process))
             if "pairs" in message:
-                tell(message["pairs"])
+                advance(message["pairs"])
             elif "error" in message:
-                raise MISTAKES[message["error"]](message["message"])
+                raise ERRORS[message["error"]](message["message"])
             elif waiting:
                 busy[process] = _hand(process, waiting.pop())
             else:
@@ -80,15 +86,16 @@ class Workers:
 
 
 def _start() -> subprocess.Popen[str]:
+    # Not multiprocessing: its processes import the caller's main module, which may be a script without a guard.
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "rota.data.worker"],
+        [sys.executable, "-P", "-m", "rota.data.preparation.workers"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         encoding="utf-8",
         bufsize=1,
         env=_environment(),
-        start_new_session=True,  # Ctrl-C in the terminal is for us
+        start_new_session=True,  # Ctrl-C in the terminal is for the parent
     )
 
 
@@ -121,7 +128,52 @@ def _parse(line: str, process: subprocess.Popen[str], unit: Unit | None) -> dict
 
 def _report_end(process: subprocess.Popen[str], unit: Unit | None) -> NoReturn:
     code = process.wait()
-    how = f"with code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
-    memory = " (perhaps for want of memory)" if code == -signal.SIGKILL else ""
-    where = "" if unit is None else f" in the middle of {unit}"
-    raise ChildProcessError(f"a process that prepared data was ended {how}{where}{memory}; the same command goes on")
+    how = f"exited with code {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"
+    memory = " (perhaps out of memory)" if code == -signal.SIGKILL else ""
+    where = "" if unit is None else f" while it prepared {unit}"
+    raise ChildProcessError(f"a worker process {how}{where}{memory}; the same command resumes")
+
+
+def main() -> None:
+    """What a worker does: units for its parent, until that is gone."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
+    os.dup2(2, 1)  # anything else that is written to standard output must not be taken for an answer
+
+    def answer(message: dict[str, Any]) -> None:
+        answers.write(json.dumps(message) + "\n")
+
+    executor = None
+    for message in _received():
+        try:
+            if executor is None:
+                executor = _executor(message)
+            else:
+                executor.do(Unit(**message), lambda pairs: answer({"pairs": pairs}))
+                answer({"done": message})
+        except tuple(ERRORS.values()) as error:
+            kind = next(name for name, known in ERRORS.items() if isinstance(error, known))
+            answer({"error": kind, "message": str(error)})
+
+
+def _executor(about: dict[str, Any]) -> Executor:
+    recipe = Recipe.from_settings(about["recipe"])
+    partial = Partial(Path(about["folder"]), recipe)
+    return Executor(recipe, open_corpus(recipe.corpus, Path(about["cache"])), partial, about["piece"])
+
+
+def _received() -> Iterator[dict[str, Any]]:
+    """What the parent sends; when it is gone, perhaps killed, this process ends at once, even during a unit."""
+    received: SimpleQueue[str] = SimpleQueue()
+
+    def listen() -> None:
+        for line in sys.stdin:
+            received.put(line)
+        os._exit(1)
+
+    threading.Thread(target=listen, daemon=True).start()
+    while True:
+        yield json.loads(received.get())
+
+
+if __name__ == "__main__":
+    main()

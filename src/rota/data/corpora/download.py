@@ -1,31 +1,54 @@
-"""Fetching one large file: resumable, and checked against the checksum of its first download."""
+"""Fetching one large file: by one process at a time, resumable, checked against the checksum of its first download."""
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import logging
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
+
+from rota.files import locked, sha256_of
 
 logger = logging.getLogger(__name__)
 
 Progress = Callable[[int, int | None], None]
-"""Called with the bytes there so far and the bytes of the whole file, if the server tells."""
+"""Called with the bytes that have arrived and the bytes of the whole file, if the server tells."""
 
 _CHUNK: Final = 1 << 20
 _LOG_EVERY: Final = 32 << 20
 
 
 class DownloadError(ValueError):
-    """The file could not be fetched; what has arrived is kept, and another attempt goes on from there."""
+    """The file could not be fetched; what has arrived is kept, and another attempt resumes from there."""
 
 
 class _CutShortError(Exception):
     """The connection ended before the file did."""
+
+
+@contextmanager
+def alone_in(path: Path) -> Iterator[None]:
+    """Waits until no other process is making the same file or folder, which need not exist yet.
+
+    The lock is a hidden file beside it. A process that is killed leaves the file but not the lock.
+    """
+
+    def tell() -> None:
+        logger.warning("%s is being prepared by another process; waiting for it", path)
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = path.with_name(f".{path.name}.lock")
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(lock, waiting=tell, keep=False))
+        except OSError as error:
+            remedy = "set data.folder (of downloads: ROTA_CACHE) to a folder whose files can be written and locked"
+            raise ValueError(f"{lock} cannot be locked ({error.strerror}); {remedy}") from None
+        yield
 
 
 def download(url: str, path: Path, *, progress: Progress | None = None, attempts: int = 5, timeout: float = 60) -> None:
@@ -97,21 +120,16 @@ def _log_progress(name: str) -> Progress:
 
 def record_checksum(path: Path) -> None:
     """Writes the SHA-256 of a file beside it, in the format of sha256sum."""
-    checksum_file(path).write_text(f"{sha256(path)}  {path.name}\n")
+    checksum_file(path).write_text(f"{sha256_of(path)}  {path.name}\n")
 
 
 def verify_checksum(path: Path) -> None:
     """Raises if the file is not the one whose checksum was recorded."""
     recorded = checksum_file(path).read_text().split()[0]
-    if sha256(path) != recorded:
+    if sha256_of(path) != recorded:
         remedy = f"delete it and {checksum_file(path).name} to fetch it again"
         raise ValueError(f"{path} has changed since its first download (sha256 was {recorded[:12]}...); {remedy}")
 
 
 def checksum_file(path: Path) -> Path:
     return path.with_name(path.name + ".sha256")
-
-
-def sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -10,8 +10,8 @@ from zlib import crc32
 import numpy as np
 from pydantic import Field, model_validator
 
-from rota.data import english
-from rota.data.english import Clause, NounPhrase, Sentence
+from rota.data.corpora.synthetic import english
+from rota.data.corpora.synthetic.english import Clause, NounPhrase, Sentence
 from rota.settings import Count, Settings
 
 WordOrder = Literal["SOV", "SVO", "VSO"]
@@ -62,11 +62,10 @@ class SyntheticConfig(Settings):
                 raise ValueError(f"language {name!r} is in two families; rename one")
         if self.families is not None and not names:
             raise ValueError("'families' names no language; write for example families: {kelic: {kela: 8k, kelo: 400}}")
-        for name, size in (
-            (name, size) for members in (self.families or {}).values() for name, size in members.items()
-        ):
-            if size < 1:
-                raise ValueError(f"language {name!r} has {size} training pairs; it needs at least 1")
+        for members in (self.families or {}).values():
+            for name, size in members.items():
+                if size < 1:
+                    raise ValueError(f"language {name!r} has {size} training pairs; it needs at least 1")
         return self
 
     def tree(self) -> Mapping[str, Mapping[str, int]]:

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 
-from rota.data import english
-from rota.data.corpus import Corpus, Pair, ParallelText, Split
-from rota.data.english import Sentence
-from rota.data.families import Ancestor, Language, SyntheticConfig, make_ancestor, make_language, rng_for
+from rota.data.corpora.parallel import Corpus, Pair, ParallelText, Split
+from rota.data.corpora.synthetic import english
+from rota.data.corpora.synthetic.english import Sentence
+from rota.data.corpora.synthetic.families import (
+    Ancestor,
+    Language,
+    SyntheticConfig,
+    make_ancestor,
+    make_language,
+    rng_for,
+)
 from rota.types import Arm
 
 _CHUNK = 1000
-_BYTES = 100  # of a pair, roughly
+_BYTES = 100  # of a pair, approximately
 
 
 def synthetic_corpus(config: SyntheticConfig) -> Corpus:
-    """All languages, generated as they are read. Each depends on its own name and family only, never on the others."""
+    """All languages, generated as they are read. Each depends only on its own name and family, not on the others."""
     held_out = lru_cache(maxsize=1)(partial(_held_out_sentences, config))
     corpus: dict[Arm, dict[Split, ParallelText]] = {}
     for family, members in config.tree().items():
@@ -36,14 +43,10 @@ class _Speaker:
         self.name = name
         self._family = family
         self._ancestor = ancestor
-        self._language: Language | None = None
 
-    @property
+    @cached_property
     def language(self) -> Language:
-        if self._language is None:
-            rng = self.rng("language")
-            self._language = make_language(self._ancestor(), rng, self.config.relatedness)
-        return self._language
+        return make_language(self._ancestor(), self.rng("language"), self.config.relatedness)
 
     def rng(self, purpose: str) -> np.random.Generator:
         return rng_for(self.config.seed, self._family, self.name, purpose)
@@ -56,22 +59,11 @@ Sentences = Callable[[], list[Sentence]]
 
 
 def _texts(speaker: _Speaker, size: int, held_out: Sentences) -> dict[Split, ParallelText]:
-    dev = speaker.config.dev
-
-    def read_dev() -> Iterator[Pair]:
-        return map(speaker.pair, held_out()[:dev])
-
-    def read_test() -> Iterator[Pair]:
-        return map(speaker.pair, held_out()[dev:])
-
-    def read_train() -> Iterator[Pair]:
-        return _train(speaker, size, held_out())
-
-    readers: dict[Split, Callable[[], Iterator[Pair]]] = {"train": read_train, "dev": read_dev, "test": read_test}
-    bytes_of_train = _BYTES * size
+    origin, dev = f"synthetic {speaker.name}", speaker.config.dev
     return {
-        split: ParallelText(f"synthetic {speaker.name}", (), read, bytes_of_train if split == "train" else 0)
-        for split, read in readers.items()
+        "train": ParallelText(origin, (), lambda: _train(speaker, size, held_out()), _BYTES * size),
+        "dev": ParallelText(origin, (), lambda: map(speaker.pair, held_out()[:dev])),
+        "test": ParallelText(origin, (), lambda: map(speaker.pair, held_out()[dev:])),
     }
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
-from itertools import islice
+from collections.abc import Iterable, Iterator, Set
+from itertools import compress, islice
 from typing import Annotated, Final
 
 from pydantic import Field
 
-from rota.data.corpus import Pair, Split
-from rota.data.digests import DigestSet, digest, digests_of
+from rota.data.corpora.parallel import Pair
+from rota.data.preparation.digests import DigestSet, digest, digests_of
 from rota.settings import Count, Settings
-from rota.types import Arm
 
 KEPT: Final = "kept"
 EMPTY: Final = "empty side"
@@ -38,65 +37,55 @@ class CleaningConfig(Settings):
 
 
 class Cleaner:
-    """Cleans text as it streams by. All dev and test sets must have passed before the first training text.
+    """Cleans one text as it is read, and counts how many pairs are kept, or dropped for which reason.
 
-    ``guard`` is what cleaners of other dev and test sets have collected under that name. It is not copied: every
-    training text has a cleaner of its own, and with as many dev sets the copies would be the square of the languages.
+    ``guard`` has the ``held_out`` English of all dev and test sets. It is not copied: every training text has a cleaner
+    of its own, and with as many dev sets the copies would take quadratic time.
     """
 
     def __init__(self, config: CleaningConfig, guard: Set[bytes] = frozenset()) -> None:
         self._config = config
-        self._others = guard
-        self.guard: set[bytes] = set()  # digests of the English of this cleaner's own dev and test sets
-        self._counts: dict[Arm, dict[Split, dict[str, int]]] = {}
+        self._guard = guard
+        self.held_out: set[bytes] = set()  # digests of the English of a dev or test set
+        self.counts: dict[str, int] = {}
 
-    @property
-    def counts(self) -> Mapping[Arm, Mapping[Split, Mapping[str, int]]]:
-        """How many pairs of each language and split were kept, or dropped for which reason."""
-        return self._counts
-
-    def clean_held_out(self, arm: Arm, split: Split, pairs: Iterable[Pair]) -> Iterator[Pair]:
-        """Pairs of a dev or test set without those that lack a side; their English is guarded from now on."""
-        counts = self._start(arm, split, (EMPTY,))
+    def clean_held_out(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
+        """Pairs of a dev or test set without those that lack a side; their English is collected in ``held_out``."""
+        self.counts = dict.fromkeys((KEPT, EMPTY), 0)
         for source, english in pairs:
             if not source or not english:
-                counts[EMPTY] += 1
+                self.counts[EMPTY] += 1
                 continue
             if len(words := english.casefold().split()) >= self._config.leak_words:
-                self.guard.add(digest(" ".join(words)))
-            counts[KEPT] += 1
+                self.held_out.add(digest(" ".join(words)))
+            self.counts[KEPT] += 1
             yield source, english
 
-    def clean_train(self, arm: Arm, pairs: Iterable[Pair]) -> Iterator[Pair]:
+    def clean_train(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
         """The training pairs worth keeping, in order; every pair is counted once, for the first reason that holds."""
-        counts = self._start(arm, "train", REASONS)
+        self.counts = dict.fromkeys((KEPT, *REASONS), 0)
         seen = DigestSet()
         for chunk in chunks(pairs):
             for pair, reason in zip(chunk, self._reasons(chunk, seen), strict=True):
-                counts[reason] += 1
+                self.counts[reason] += 1
                 if reason is KEPT:
                     yield pair
 
-    def _start(self, arm: Arm, split: Split, reasons: tuple[str, ...]) -> dict[str, int]:
-        counts = dict.fromkeys((KEPT, *reasons), 0)
-        self._counts.setdefault(arm, {})[split] = counts
-        return counts
-
     def _reasons(self, chunk: list[Pair], seen: DigestSet) -> list[str]:
-        """For each pair why it is dropped, or that it is kept."""
+        """For each pair the reason why it is dropped, or ``KEPT``."""
         reasons = [self._unfit(*pair) for pair in chunk]
-        fit = [place for place, reason in enumerate(reasons) if reason is KEPT]
+        fit = [index for index, reason in enumerate(reasons) if reason is KEPT]
         if self._config.drop_duplicates:
-            new = seen.add(digests_of("\t".join(chunk[place]) for place in fit))
-            for place in (place for place, is_new in zip(fit, new, strict=True) if not is_new):
-                reasons[place] = DUPLICATE
-        for place in fit:
-            if reasons[place] is KEPT and self._leaks(chunk[place][1]):
-                reasons[place] = LEAK
+            new = seen.add(digests_of("\t".join(chunk[index]) for index in fit))
+            for index in compress(fit, (~new).tolist()):
+                reasons[index] = DUPLICATE
+        for index in fit:
+            if reasons[index] is KEPT and self._leaks(chunk[index][1]):
+                reasons[index] = LEAK
         return reasons
 
     def _unfit(self, source: str, english: str) -> str:
-        """The reason that lies in the pair alone."""
+        """The reason that the pair itself gives, without looking at any other."""
         if not source or not english:
             return EMPTY
         shorter, longer = sorted((len(source), len(english)))
@@ -110,8 +99,7 @@ class Cleaner:
         return any(text.count(" ") >= limit and len(text.split()) > limit for text in (source, english))
 
     def _leaks(self, english: str) -> bool:
-        found = digest(" ".join(english.casefold().split()))
-        return found in self._others or found in self.guard
+        return digest(" ".join(english.casefold().split())) in self._guard
 
 
 def chunks(pairs: Iterable[Pair], size: int = CHUNK) -> Iterator[list[Pair]]:

@@ -1,4 +1,4 @@
-"""Sentences as 64-bit numbers, and a set of them that takes some 20 bytes each: Python's takes a hundred."""
+"""Sentences as 64-bit numbers, and a set of them that takes about 20 bytes each, where Python's takes a hundred."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def digests_of(texts: Iterable[str]) -> Digests:
 
 
 def pack(digests: Iterable[bytes]) -> bytes:
-    """Digests of sentences as one string of bytes; ``unpack`` is the way back."""
+    """Digests of sentences as one string of bytes; ``unpack`` is the inverse."""
     return b"".join(sorted(digests))
 
 
@@ -35,7 +35,7 @@ def unpack(content: bytes) -> set[bytes]:
 
 
 class DigestSet:
-    """Numbers seen so far: a table with open addressing, looked up and filled many at a time."""
+    """Numbers seen so far: a hash table with open addressing, looked up and filled many at a time."""
 
     def __init__(self) -> None:
         self._table = np.zeros(1 << 12, dtype=np.uint64)

@@ -8,10 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from rota.data import catalogues
-from rota.data.catalogue_split import clean_message, hold_out, key_of, split_strings
-from rota.data.catalogues import CatalogueUnavailable, Wheel, catalogue_corpus, fetch, read_strings
-from rota.data.po_files import read_mo, read_po
+from rota.data.corpora import gettext
+from rota.data.corpora.gettext import (
+    CatalogueUnavailable,
+    Wheel,
+    catalogue_corpus,
+    clean_message,
+    fetch,
+    hold_out,
+    key_of,
+    read_catalogue,
+    read_strings,
+    split_strings,
+)
 
 PO = r"""
 msgid ""
@@ -81,7 +90,7 @@ def make_wheel(folder: Path, name: str, files: dict[str, bytes], languages: tupl
 
 
 def test_po_gives_finished_messages_only():
-    assert list(read_po(PO.encode())) == [
+    assert list(read_catalogue("django.po", PO.encode())) == [
         ("First message", "İlk ismarıc"),
         ('A long "quoted" message\nin two lines', 'Uzun "sitat"\niki sətirdə \\ burada'),
         ("Directly after", "Dərhal sonra"),
@@ -91,12 +100,13 @@ def test_po_gives_finished_messages_only():
 @pytest.mark.parametrize("order", ["<", ">"])
 def test_mo_gives_messages_without_context_or_plurals(order):
     data = mo({"": "Language: cs\n", "menu\4Open it": "Otevřít", "a\0b": "x\0y", "Not yet": ""}, order)
-    assert list(read_mo(data)) == [("Open it", "Otevřít")]
+    assert list(read_catalogue("django.mo", data)) == [("Open it", "Otevřít")]
 
 
-def test_a_file_of_another_kind_is_no_mo():
-    with pytest.raises(ValueError, match=r"not a \.mo file"):
-        list(read_mo(b"x" * 40))
+@pytest.mark.parametrize(("name", "content"), [("a.mo", b"x" * 40), ("a.po", b'msgid "a\nmsgstr'), ("a.po", b"\xff")])
+def test_a_file_of_another_kind_is_not_a_catalogue(name, content):
+    with pytest.raises(ValueError, match=rf"{name} is not a gettext catalogue"):
+        list(read_catalogue(name, content))
 
 
 @pytest.mark.parametrize(
@@ -231,7 +241,7 @@ def registry(tmp_path, monkeypatch):
             (destination / file.name).write_bytes(file.read_bytes())
         return subprocess.CompletedProcess(command, 0, "", "")
 
-    monkeypatch.setattr(catalogues.subprocess, "run", run)
+    monkeypatch.setattr(gettext.subprocess, "run", run)
     return folder, runs
 
 
