@@ -27,7 +27,7 @@ from rota.evaluation.config import EvaluationConfig
 from rota.evaluation.selection import dev_bleu, selection_pairs
 from rota.evaluation.translations import SELECTION_PART, Combination, Counter, Translations
 from rota.evaluation.translator import Loader, find_windows, read_run
-from rota.student.decoding import EncoderCache
+from rota.student.search import EncoderCache
 from rota.training.loop import Loop
 from rows import Results, row
 

@@ -20,6 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "files": set(),
     "runs": {"types", "settings", "files"},
     "statistics": {"types"},
+    "team": {"types"},
     "data": LEAVES,
     "student": LEAVES,
     "teachers": LEAVES,

@@ -28,7 +28,7 @@ from rota.settings import FREE, ConfigError, leaves
 
 if TYPE_CHECKING:
     from rota.evaluation.evaluate import Evaluation
-    from rota.student.team import Team
+    from rota.team import Team
     from rota.training.loop import Listener, Loop
 
 Listeners: TypeAlias = "Sequence[Listener | Callable[[Loop], Listener]]"
@@ -68,8 +68,8 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     from rota.data.batches import make_stream
     from rota.runs import Record
     from rota.student.nmt import build_student
-    from rota.student.team import Team
     from rota.teachers import Classroom, build_teacher
+    from rota.team import Team
     from rota.training.devsets import DevSets
     from rota.training.distributed import NoRecord
     from rota.training.journal import Journal

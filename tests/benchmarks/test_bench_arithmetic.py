@@ -18,7 +18,7 @@ from machine.streams import shares_of_updates
 from machine.teaching import learning_flops, teacher_config
 from machine.work import forward_flops, make_student, padding, random_batch, update_flops
 from rota.student.nmt import TRAINING_TOKENS
-from rota.student.packs import pieces
+from rota.student.pieces import pieces
 from rota.student.transformer import Shape
 from rota.teachers.dqn.config import DQNConfig
 from rota.types import Batch

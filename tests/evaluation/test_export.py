@@ -14,7 +14,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from rota.data.corpora.parallel import tidy
 from rota.evaluation.export import choose, export, exported_tokenizer
 from rota.evaluation.translator import Translator
-from rota.student.attention import Layout
+from rota.student.kernels.attention import Layout
 from rota.student.search import translate
 from rota.student.transformer import logits
 

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from rota.student.attention import Layout
-from rota.student.nmt import NMT, Schedule
-from rota.student.transformer import Shape, Transformer
+from rota.student.config import Schedule, Shape, StudentConfig
+from rota.student.kernels.attention import Layout
+from rota.student.nmt import NMT
+from rota.student.transformer import Transformer
 from rota.types import Batch
 
 VOCABULARY = 23
@@ -53,9 +54,11 @@ def make_network(seed: int = 0, *, spread: float = 0.1, **changes: Any) -> Trans
 
 
 def make_student(network: Transformer | None = None, **changes: Any) -> NMT:
-    """A student without dropout, at a constant learning rate for the first step."""
-    settings = {"seed": 1, "schedule": Schedule(peak=0.01, warmup=0), "dropout": 0.0, "attention_dropout": 0.0}
-    return NMT(network or make_network(), **settings | changes)
+    """A student without dropout, at its highest learning rate from the first step; ``changes`` of its settings."""
+    other = {"seed": 1, "schedule": Schedule(peak=0.01, warmup=0), "team": None}
+    other |= {name: changes.pop(name) for name in list(changes) if name in other}
+    settings = StudentConfig(**{"dropout": 0.0, "attention_dropout": 0.0} | changes)
+    return NMT(network or make_network(), settings, **other)
 
 
 def states_of(network: Transformer, pairs: list[Pair]) -> torch.Tensor:

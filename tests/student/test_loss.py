@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from rota.student import loss as loss_module
-from rota.student.loss import smoothed_loss, token_losses
+from rota.student.kernels import loss as loss_module
+from rota.student.kernels.loss import smoothed_loss, token_losses
 
 
 @pytest.fixture(params=[1, 16, 128], ids=["single rows", "several chunks", "one chunk"])

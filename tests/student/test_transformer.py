@@ -9,9 +9,10 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from transformers import M2M100Config, M2M100ForConditionalGeneration
 
-from rota.student.attention import Layout
-from rota.student.dropout import Noise
-from rota.student.transformer import EncoderLayer, Shape, Transformer, logits, shift_right, sinusoids, to_m2m100
+from rota.student.config import Shape
+from rota.student.kernels.attention import Layout
+from rota.student.kernels.dropout import Noise
+from rota.student.transformer import EncoderLayer, Transformer, logits, shift_right, sinusoids, to_m2m100
 
 
 def hugging_face_twin(network: Transformer) -> M2M100ForConditionalGeneration:

@@ -21,9 +21,9 @@ from rota.evaluation.ctranslate import save_ctranslate2
 from rota.evaluation.model_card import model_card
 from rota.evaluation.translator import Translator, find_checkpoint, read_run, selected_model
 from rota.runs.checkpoints import Checkpoints
-from rota.student.config import StudentConfig
+from rota.student.config import Shape, StudentConfig
 from rota.student.search import MAX_LENGTH
-from rota.student.transformer import BOS, DECODER_START, EOS, PAD, Shape, Transformer, to_m2m100
+from rota.student.transformer import BOS, DECODER_START, EOS, PAD, Transformer, to_m2m100
 
 Target = Literal["hf", "ctranslate2"]
 Combine = Literal["last", "average"]

@@ -17,7 +17,7 @@ from rota.evaluation.translations import SELECTION_PART, Combination, Counter, P
 from rota.evaluation.translator import Loader, find_windows, read_run
 from rota.files import write_atomically
 from rota.runs.records import read_record
-from rota.student.decoding import EncoderCache
+from rota.student.search import EncoderCache
 from rota.types import Arm
 
 

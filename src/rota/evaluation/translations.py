@@ -9,7 +9,7 @@ from pathlib import Path
 from rota.evaluation.config import Combine, EvaluationConfig
 from rota.evaluation.translator import Loader
 from rota.files import write_atomically
-from rota.student.decoding import EncoderCache
+from rota.student.search import EncoderCache
 from rota.types import Arm
 
 SELECTION_PART = "dev-selection"

@@ -15,10 +15,8 @@ from rota.evaluation.config import Combine
 from rota.runs import Run, standing
 from rota.runs.checkpoints import Checkpoint
 from rota.student.config import StudentConfig
-from rota.student.decoding import EncoderCache
-from rota.student.devices import find_device
-from rota.student.hardware import memory_for
-from rota.student.search import translate
+from rota.student.hardware import find_device, memory_for
+from rota.student.search import EncoderCache, translate
 from rota.student.transformer import Transformer
 from rota.types import IntArray
 

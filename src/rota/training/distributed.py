@@ -23,8 +23,8 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from rota.runs.records import Record
-from rota.student.devices import refuse_number
-from rota.student.team import Result, Team
+from rota.student.hardware import refuse_number
+from rota.team import Result, Team
 from rota.types import FloatArray
 
 TIMEOUT: Final = timedelta(minutes=10)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from rota.runs.checkpoints import Checkpoint, Checkpoints
-from rota.student.team import Team
+from rota.team import Team
 from rota.training.config import TrainingConfig
 from rota.training.journal import Journal, tokens_by_language
 from rota.training.probe import Probe

@@ -1,4 +1,4 @@
-"""The processes that train one student together. The base class is a process on its own, so that nobody needs an if."""
+"""The processes that train one student together; the base class is a process on its own, so no caller branches."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ Result = TypeVar("Result")
 
 
 class Team:
-    """This process is ``rank`` of ``size``; every method but :meth:`owns` must be called by all of them, in step."""
+    """This process is ``rank`` of ``size``; all of them must call every method but :meth:`owns`, in step."""
 
     rank: int = 0
     size: int = 1
 
     @property
     def first(self) -> bool:
-        """Whether this process asks the teacher, writes the files and speaks to people."""
+        """Whether this process asks the teacher, writes the files and reports to the user."""
         return self.rank == 0
 
     def owns(self, number: int) -> bool:
-        """Whether the piece of work with this number is ours: they go round."""
+        """Whether the unit of work with this number is ours: they are dealt out in turn."""
         return number % self.size == self.rank
 
     def add_up(self, values: FloatArray) -> FloatArray:
@@ -37,11 +37,11 @@ class Team:
         return flag
 
     def share(self, work: Callable[[], Result]) -> Result:
-        """The first process does the work; all have its result."""
+        """The first process does the work and broadcasts the result to all."""
         return work()
 
     def after_first(self, work: Callable[[], Result]) -> Result:
-        """The first process does the work, then the others, who find it done; it may take long."""
+        """The first process does the work, then the others, which find it done; it may take long."""
         return work()
 
     def replicate(self, network: nn.Module) -> nn.Module:
@@ -49,5 +49,5 @@ class Team:
         return network
 
     def hold_back(self, replica: nn.Module) -> AbstractContextManager[None]:  # noqa: ARG002
-        """Within this, backward passes add up gradients in this process alone; the first one after it tells all."""
+        """Within this, backward passes add up gradients in this process alone; the first one after it reduces them."""
         return nullcontext()

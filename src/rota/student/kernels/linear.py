@@ -1,7 +1,7 @@
-"""Linear layers with the way back by hand, for CPUs.
+"""Linear layers with the backward pass by hand, for CPUs.
 
-A bias has the sum of all rows of a gradient as its own; as a product with ones it takes a third of the time of a sum.
-And a factor of the input, like the scale of a dropout, is one of the matrix products, where it costs nothing.
+The gradient of a bias is the sum over all rows; as a product with a vector of ones it takes a third of the time of a
+sum. A factor of the input, such as the scale of dropout, is passed to the matrix products, where it costs nothing.
 
 N rows, I and O numbers in a row before and after.
 """

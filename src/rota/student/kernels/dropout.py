@@ -1,4 +1,4 @@
-"""Dropout whose random numbers come from a generator that is handed in: no hidden state, nothing to resume."""
+"""Dropout whose random numbers come from a generator that is passed in: no hidden state, nothing to resume."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Noise:
     words: float = 0.0  # of the tokens that the network reads, on both sides
 
     def drop_words(self, ids: Tensor, unknown: int) -> Tensor:
-        """Tokens of which some are replaced by ``unknown``: the network learns to do without them."""
+        """The tokens with some of them replaced by ``unknown``."""
         threshold = _threshold(self.words)
         return ids if threshold == 0 else torch.where(_kept(ids, threshold, self.generator).bool(), ids, unknown)
 
@@ -39,12 +39,12 @@ class Noise:
         return result
 
     def attention_mask(self, weights: Tensor) -> tuple[Tensor | None, float]:
-        """Which attention weights are kept, as bytes, None for all of them; and by what those are multiplied."""
+        """Which attention weights are kept, as bytes, or None for all of them; and the factor of those kept."""
         threshold = _threshold(self.attention)
         return (_kept(weights, threshold, self.generator), _scale(threshold)) if threshold else (None, 1.0)
 
     def add_dropped(self, residual: Tensor, update: Tensor) -> Tensor:
-        """``residual + dropout(update)`` in one go."""
+        """``residual + dropout(update)`` in one pass."""
         threshold = _threshold(self.states)
         if threshold == 0:
             return residual + update
@@ -53,19 +53,13 @@ class Noise:
 
     @property
     def states_scale(self) -> float:
-        """By which kept states are multiplied."""
+        """The factor of kept states."""
         return _scale(_threshold(self.states))
 
-    def states_mask(self, rows: int, width: int) -> Tensor:
-        """The next mask for states of this shape, as bytes: for those who drop by themselves."""
-        like = torch.empty((rows, width), dtype=torch.uint8, device=self.generator.device)
-        threshold = _threshold(self.states)
-        return _kept(like, threshold, self.generator) if threshold else like.fill_(1)
-
     def relu_dropped(self, states: Tensor) -> Tensor:
-        """``dropout(relu(states))`` but for the scale, ``states_scale``, which is left to the caller.
+        """``dropout(relu(states))`` without the factor ``states_scale``, which is left to the caller.
 
-        Overwrites ``states``, which nobody else may need.
+        Overwrites ``states``, which must not be used afterwards.
         """
         threshold = _threshold(self.states)
         if threshold == 0:
@@ -75,7 +69,7 @@ class Noise:
 
 
 def _threshold(probability: float) -> int:
-    """How many of the 256 values of a byte mean "drop"; every probability above 0 drops something."""
+    """How many of the 256 values of a byte mean "drop"; at least one for every probability above 0."""
     return 0 if probability == 0 else min(max(round(probability * _LEVELS), 1), _LEVELS - 1)
 
 
@@ -85,7 +79,7 @@ def _kept(like: Tensor, threshold: int, generator: torch.Generator) -> Tensor:
     draws = torch.empty((count + 7) // 8, dtype=torch.int64, device=like.device)
     # Without its bounds random_ leaves the sign bit 0, and every eighth byte would be biased.
     draws.random_(_LOWEST, None, generator=generator)
-    # In place and as bytes, not as booleans: on CPUs that is 15 times, and multiplying by it twice, as quick.
+    # In place and as bytes, not as booleans: on CPUs 15 times as fast, and multiplying by it twice as fast.
     return draws.view(torch.uint8)[:count].ge_(threshold).view(like.shape)
 
 

@@ -1,4 +1,7 @@
-"""From flat rows to rectangles, attention in them, and back to rows: the only place where padding exists.
+"""Attention over flat rows: in padded rectangles, or in one CUDA kernel of variable length that needs no padding.
+
+The kernel, PyTorch's variable-length flash attention, has 16-bit numbers and no dropout of attention weights;
+everything else goes through the rectangles.
 
 N tokens of all sentences, B sentences, Q and T positions in the longest one (queries, keys), H heads, K head width,
 D = H * K model width, P projections side by side in a row (query, key, value), G = B * H.
@@ -6,28 +9,32 @@ D = H * K model width, P projections side by side in a row (query, key, value), 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cache, cached_property
+from typing import Any, Final
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from rota.student.dropout import Noise
 from rota.student.hardware import upload
+from rota.student.kernels.dropout import Noise
 from rota.types import IntArray
+
+WIDEST_HEAD: Final = 256
+"""Numbers in a head, at most, for the kernel of variable length: the limit of flash attention."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Where the P * H pieces of every row go in the rectangle P x B x H x T, and where they come from."""
+    """Indices between flat rows, cut into P * H parts each, and the rectangle P x B x H x T that holds the parts."""
 
     shape: tuple[int, int, int, int]  # P, B, H, T
-    into: Tensor  # P * B * H * T: number of the piece of a row that fills this place; padding repeats the first row
-    back: Tensor  # N * P * H: number of the place that holds this piece
+    into: Tensor  # P * B * H * T: index of the part that goes to this position; padding repeats the first row
+    back: Tensor  # N * P * H: index of the position that holds this part
 
 
 class Layout:
@@ -51,7 +58,7 @@ class Layout:
 
     @cached_property
     def bounds(self) -> Tensor:
-        """B + 1, 32 bits as kernels want it: the row at which each sentence starts, and the one after the last."""
+        """B + 1, 32 bits as the kernel needs it: the row at which each sentence starts, and the one after the last."""
         return upload(np.append(self._starts, len(self._positions)).astype(np.int32), self.device)
 
     @cached_property
@@ -80,7 +87,7 @@ class Layout:
 
     def _parts(self, projections: int) -> Parts:
         shape = (projections, self.sentences, self.heads, self.longest)
-        # Places are counted as they lie in the rectangle, which takes half to two thirds of the time of indexing it.
+        # Flat positions, counted by hand, take half to two thirds of the time of indexing the rectangle.
         sentence = self.heads * self.longest
         first_N = np.repeat(sentence * np.arange(self.sentences), self.lengths) + self._positions
         here_PH = self.sentences * sentence * np.arange(projections)[:, None] + self.longest * np.arange(self.heads)
@@ -90,14 +97,32 @@ class Layout:
         return Parts(shape, upload(into, self.device), upload(back, self.device))
 
 
+def attend_within(rows: Tensor, layout: Layout, noise: Noise | None, *, causal: bool) -> Tensor:
+    """Self-attention. ``rows``: N x 3D, query, key and value side by side; the result has N x D."""
+    if fits_varlen(rows, layout, noise, 3):
+        query_NHK, key_NHK, value_NHK = _heads(rows, layout, 3)
+        return _attend_varlen(query_NHK, key_NHK, value_NHK, layout, layout, causal=causal)
+    hidden = layout.hide_future if causal else layout.hide_padding
+    return attend([rows], [layout.query_key_value], hidden, layout.query, noise)
+
+
+def attend_to(rows: Tensor, layout: Layout, memory: Tensor, memory_layout: Layout, noise: Noise | None) -> Tensor:
+    """Cross-attention of N x D query rows to the rows of ``memory``, key and value side by side."""
+    if fits_varlen(rows, layout, noise):
+        (query_NHK,), (key_NHK, value_NHK) = _heads(rows, layout, 1), _heads(memory, layout, 2)
+        return _attend_varlen(query_NHK, key_NHK, value_NHK, layout, memory_layout, causal=False)
+    parts = [layout.query, memory_layout.key_value]
+    return attend([rows, memory], parts, memory_layout.hide_padding, layout.query, noise)
+
+
 def attend(
     rows: Sequence[Tensor], parts: Sequence[Parts], hidden: Tensor, back: Parts, noise: Noise | None = None
 ) -> Tensor:
-    """Flat rows of queries, keys and values to N x D flat rows: what every query has found.
+    """Attention in padded rectangles, from flat rows to N x D flat rows.
 
-    ``rows`` is one tensor with all three side by side, or the queries and then keys with values; ``parts`` says where
-    the pieces of each go. ``hidden`` is added to the scores and has a shape that expands to B x Q x T; ``back`` says
-    where the pieces of the queries come from.
+    ``rows`` is one tensor with queries, keys and values side by side, or the queries and then keys with values;
+    ``parts`` says where the parts of each go. ``hidden`` is added to the scores and has a shape that expands to
+    B x Q x T; ``back`` says where the parts of the queries come from.
     """
     result: Tensor = _Attention.apply(hidden, noise, back, parts, *rows)  # type: ignore[no-untyped-call]
     return result
@@ -111,11 +136,11 @@ def split_heads(rows: Tensor, parts: Parts) -> tuple[Tensor, ...]:
 
 
 class _Attention(Function):
-    """By hand, because the dropout of the weights draws from our own generator, and because it is quicker.
+    """By hand, because the dropout of the weights draws from our own generator, and because it is faster.
 
-    On the way back the gradients of queries, keys and values are written side by side, as the rows want them, and the
-    scales of scores and dropout are factors of matrix products, where they cost nothing. Products are in the
-    precision of the rows, the softmax is in float32.
+    The backward pass writes the gradients of queries, keys and values side by side, as the rows have them, and passes
+    the scales of scores and dropout to matrix products, where they cost nothing. Products are in the precision of the
+    rows, the softmax is in float32.
     """
 
     @staticmethod
@@ -161,7 +186,55 @@ def _product(result: Tensor, left: Tensor, right: Tensor, scale: float) -> Tenso
 
 
 def _join_heads(heads: Tensor, parts: Parts) -> Tensor:
-    """Padded tensors, P x G x T x K in memory, to N x (P * D) flat rows; padding is left behind."""
+    """Padded tensors, P x G x T x K in memory, to N x (P * D) flat rows without the padding."""
     projections, _, per_row, _ = parts.shape
     width = heads.shape[-1]
     return heads.view(-1, width).index_select(0, parts.back).view(-1, projections * per_row * width)
+
+
+@cache
+def find_kernel() -> Callable[..., Any] | None:
+    """The kernel of variable length, where torch has it in the form that we call.
+
+    Looked for on CUDA alone: importing it loads all of ``torch.compile``, 78 MB.
+    """
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:
+        return None
+    return varlen_attn if "window_size" in inspect.signature(varlen_attn).parameters else None
+
+
+def fits_varlen(rows: Tensor, layout: Layout, noise: Noise | None, projections: int = 1) -> bool:
+    """Whether the kernel can take these rows, each of so many ``projections`` side by side."""
+    width = rows.shape[1] // (projections * layout.heads)
+    drops = noise is not None and noise.attention > 0
+    return rows.is_cuda and not drops and suits_varlen(rows.device, rows.dtype, width)
+
+
+def suits_varlen(device: torch.device, dtype: torch.dtype, width: int) -> bool:
+    """Whether the kernel supports this number type, GPU (Ampere or later) and head width."""
+    return (
+        dtype in (torch.bfloat16, torch.float16)
+        and width % 8 == 0
+        and width <= WIDEST_HEAD
+        and torch.cuda.get_device_capability(device) >= (8, 0)
+        and find_kernel() is not None
+    )
+
+
+def _heads(rows: Tensor, layout: Layout, projections: int) -> tuple[Tensor, ...]:
+    """N x (P * D) rows to P tensors N x H x K."""
+    return rows.view(len(rows), projections, layout.heads, -1).unbind(1)
+
+
+def _attend_varlen(
+    query_NHK: Tensor, key_NHK: Tensor, value_NHK: Tensor, layout: Layout, memory: Layout, *, causal: bool
+) -> Tensor:
+    """Every row of ``layout`` attends to the rows of its sentence in ``memory``; if causal, to none after itself."""
+    kernel = find_kernel()
+    assert kernel is not None
+    window = (-1, 0) if causal else (-1, -1)
+    lengths = (layout.bounds, memory.bounds, layout.longest, memory.longest)
+    mixed_NHK: Tensor = kernel(query_NHK, key_NHK, value_NHK, *lengths, window_size=window)
+    return mixed_NHK.flatten(1)
