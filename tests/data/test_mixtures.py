@@ -163,6 +163,11 @@ def test_the_named_mixture_goes_on_from_a_state_that_knows_no_shares():
     assert same(next(stream), next(resumed))
 
 
+def test_the_state_of_any_other_mixture_says_its_shares():
+    assert mixture({"az": 1, "tr": 3}).state_dict()["shares"] == {"az": 0.25, "tr": 0.75}
+    assert mixture(SIZES).state_dict()["shares"] == {arm: size / 8050 for arm, size in SIZES.items()}
+
+
 def test_a_state_after_other_shares_remembers_where_each_language_was():
     """Back in proportion, the next pool still goes on where the last one ended."""
     stream = make_stream(STORE, "mixed", 1000, seed=1)

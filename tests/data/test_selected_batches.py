@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import count
 
 import numpy as np
 import pytest
@@ -142,6 +143,32 @@ def test_a_share_that_grows_lets_harder_sentences_in_at_once():
         stream.select(Selection("length", step / 100))
         hardest = ranks[drawn([next(stream)])].max()
         assert hardest < step / 100
+
+
+def until_the_next_epoch(stream, shares):
+    """Sentences of the present epoch, in batches whose shares take turns."""
+    for number in count():
+        stream.select(Selection("length", shares[number % len(shares)]))
+        batch = next(stream)
+        if stream.state_dict()["epoch"]:
+            return
+        yield from drawn([batch]).tolist()
+
+
+@pytest.mark.parametrize("shares", [(0.3, 0.99), (0.5, 0.7, 0.9)])
+def test_no_sentence_comes_twice_in_an_epoch_however_the_share_changes(shares):
+    seen = list(until_the_next_epoch(stream_of("tr"), shares))
+    assert len(set(seen)) == len(seen) > 500
+
+
+def test_nor_where_a_batch_of_the_order_is_used_in_three_parts():
+    side = flat([1] * 220, np.arange(220))  # two batches of 110 tokens, a tenth above the budget
+    stream = LanguageStream(Sentences(side, side, {"az": (0, 220)}), "az", np.arange(220), tokens=100, seed=1)
+    stream.load_state_dict({"arm": "az", "tokens": 100, "epoch": 0, "position": 0, "offset": 3})
+    stream.select(Selection("length", 0.999))
+    first = drawn([next(stream)])
+    assert stream.state_dict()["offset"] == 103
+    assert len({*first.tolist(), *drawn([next(stream)]).tolist()}) == 200
 
 
 SHARES = st.sampled_from([None, 0.1, 0.5, 0.9, 1.0])

@@ -416,7 +416,7 @@ def _length(target: IntArray, source: IntArray) -> IntArray:
 def _sort_in_windows(length: IntArray, window: int) -> IntArray:
     """Order by window and length, every other window downwards; ``length`` is used up.
 
-    So neighbours have similar lengths across a window's end too, and a batch may lie over it.
+    So neighbours have similar lengths across a window's end too, and a batch may span it.
     """
     number = np.arange(len(length))
     number //= window

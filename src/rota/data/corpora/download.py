@@ -16,7 +16,7 @@ from rota.files import locked, sha256_of
 logger = logging.getLogger(__name__)
 
 Progress = Callable[[int, int | None], None]
-"""Called with the bytes that have arrived and the bytes of the whole file, if the server tells."""
+"""Called with the bytes that have arrived and the bytes of the whole file, if the server says."""
 
 _CHUNK: Final = 1 << 20
 _LOG_EVERY: Final = 32 << 20

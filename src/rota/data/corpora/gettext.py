@@ -237,7 +237,7 @@ def _has_right_script(arm: Arm, translation: str) -> bool:
 
 
 def key_of(english: str) -> str:
-    """What counts as the same English string: its words, whatever the case and the punctuation."""
+    """What counts as the same English string: its words, ignoring case and punctuation."""
     return " ".join(_WORD.findall(english.casefold()))
 
 

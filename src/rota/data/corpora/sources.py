@@ -28,7 +28,7 @@ from rota.settings import Settings
 from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm
 
 LOW_RESOURCE_SHARE: Final = 0.2
-"""A language with fewer training pairs than this share of the largest counts as low-resource, unless told."""
+"""A language with fewer training pairs than this share of the largest counts as low-resource by default."""
 
 _LANGUAGE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
 

@@ -36,7 +36,7 @@ def synthetic_corpus(config: SyntheticConfig) -> Corpus:
 
 
 class _Speaker:
-    """One language, made when it is first needed: 512 languages cost nothing until they speak."""
+    """One language, made when it is first needed: 512 languages cost nothing until they are read."""
 
     def __init__(self, config: SyntheticConfig, family: str, name: str, ancestor: Callable[[], Ancestor]) -> None:
         self.config = config

@@ -74,9 +74,9 @@ class SyntheticConfig(Settings):
             return self.families
         tree: dict[str, dict[str, int]] = {}
         for number in range(self.languages):
-            family_number, place = divmod(number, self.family_size)
+            family_number, member = divmod(number, self.family_size)
             family = _syllables(family_number)
-            tree.setdefault(family, {})[family + _syllables(place)] = self.low if place else self.high
+            tree.setdefault(family, {})[family + _syllables(member)] = self.low if member else self.high
         return tree
 
 
@@ -90,7 +90,7 @@ def _syllables(number: int) -> str:
 
 
 def rng_for(seed: int, *names: str) -> np.random.Generator:
-    """A generator of its own for each name, whatever else is generated."""
+    """A generator for each name, independent of everything else that is generated."""
     return np.random.default_rng([seed, *(crc32(name.encode()) for name in names)])
 
 
