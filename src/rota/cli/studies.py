@@ -171,7 +171,7 @@ def _say_how_it_ended(queue: Queue, out: Path, stop: StopSignal, *, saved: bool)
     done = sum(entry.doing == "done" for entry in queue.entries.values())
     where = f"{done} of {len(queue.entries)} runs are done, in {out}"
     if stop.received is not None:
-        how = "stopped, and what was running is saved" if saved else "killed; each goes on from its last checkpoint"
+        how = "stopped, and what was running is saved" if saved else "killed; each resumes from its last checkpoint"
         views.say(f"{where}; {how}; continue with: {again}")
         raise SystemExit(128 + signal.Signals[stop.received])
     if failures:
