@@ -11,7 +11,7 @@ ROOT = Path(rota.__file__).parent
 
 LEAVES = {"types", "settings", "files", "runs", "statistics"}
 PARTS = {"data", "student", "teachers"}
-COMPOSERS = {"training", "evaluation"}
+COMPOSERS = {"training", "evaluation", "export"}
 ALL_BELOW_CONFIG = LEAVES | PARTS | COMPOSERS
 
 MAY_IMPORT: dict[str, set[str]] = {
@@ -25,7 +25,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "student": LEAVES,
     "teachers": LEAVES,
     "training": LEAVES | PARTS,
-    "evaluation": LEAVES | PARTS,
+    "evaluation": LEAVES | PARTS,  # the teachers for the probe of a saved Q network alone
+    "export": LEAVES | {"data", "student", "evaluation"},
     "report": {"types", "settings", "files", "runs", "statistics"},  # files only: it never loads a model
     "config": ALL_BELOW_CONFIG,
     "mistakes": ALL_BELOW_CONFIG | {"config"},

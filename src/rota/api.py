@@ -208,17 +208,13 @@ def evaluate(
     ``select``: low-resource, macro, high-resource, loss or none. ``combine``: last, average or ensemble.
     """
     from rota.evaluation.evaluate import evaluate as evaluate_run
+    from rota.evaluation.evaluate import open_data
 
-    run = Path(run)
-    about = Run(run)
-    store = Store.open(Path(about.setting("data.folder")))
-    if store.fingerprint != about.setting("data.fingerprint"):
-        raise ValueError(
-            f"{store.folder} holds other data than {run} was trained on; prepare those again, or train anew"
-        )
-    written = EvaluationConfig.model_validate(about.setting("config.evaluation"))
+    found = Run(run)
+    store = open_data(found)
+    written = EvaluationConfig.model_validate(found.setting("config.evaluation"))
     config = written.changed(step=step, **changes)
-    return evaluate_run(run, store, config, split=split, step=step, progress=progress)
+    return evaluate_run(found.folder, store, config, split=split, step=step, progress=progress)
 
 
 def start_run(config: RunConfig, store: Store, measured: dict[str, Any], run: Path) -> None:

@@ -100,7 +100,9 @@ class CTranslator:
     def __init__(self, folder: Path | str, *, threads: int | None = None) -> None:
         folder = Path(folder)
         if not (is_ctranslate2(folder) and (folder / "tokenizer.json").is_file()):
-            raise ValueError(f"{folder} is no export for CTranslate2; make one with rota export RUN --to ctranslate2")
+            raise ValueError(
+                f"{folder} is not an export for CTranslate2; make one with rota export RUN --to ctranslate2"
+            )
         library = _library()
         self.subwords = Subwords.load(folder / "tokenizer.json")
         self._tokens: list[str] = json.loads((folder / VOCABULARY).read_text(encoding="utf-8"))
@@ -122,14 +124,14 @@ class CTranslator:
     ) -> list[str]:
         """Translations in the order of ``texts``, blank for blank; ``progress`` hears how many were done just now."""
         tidied = [tidy(text) for text in texts]
-        places = [place for place, text in enumerate(tidied) if text]
-        sources = self.subwords.encode_sources(language, [tidied[place] for place in places])
+        indices = [index for index, text in enumerate(tidied) if text]
+        sources = self.subwords.encode_sources(language, [tidied[index] for index in indices])
         found = self.search(
             sources, beam=beam, length_penalty=length_penalty, batch_tokens=batch_tokens, progress=progress
         )
         translations = [""] * len(texts)
-        for place, text in zip(places, self.subwords.decode_batch(found), strict=True):
-            translations[place] = text
+        for index, text in zip(indices, self.subwords.decode_batch(found), strict=True):
+            translations[index] = text
         return translations
 
     def search(

@@ -11,9 +11,9 @@ from export_cases import LANGUAGES, SENTENCES, Saved, make_run
 
 from rota.cli import models
 from rota.data.corpora.parallel import tidy
-from rota.evaluation.ctranslate import CTranslator
-from rota.evaluation.export import export
 from rota.evaluation.translator import Translator
+from rota.export.ctranslate import CTranslator
+from rota.export.model import export
 from rota.runs.checkpoints import Checkpoints
 from rota.student.search import translate
 
@@ -167,8 +167,8 @@ def test_what_cannot_be_translated_with_is_explained(rota, raw, tmp_path):
         ((raw.folder, "--selected"), "--selected is for run folders"),
         ((raw.run, "--selected", "--step", "100"), "--selected and --step 100 name two models"),
         ((raw.run, "--selected"), "has no selection.json; run rota evaluate"),
-        ((foreign,), "is no export for CTranslate2; make one with rota export RUN --to ctranslate2"),
-        ((tmp_path / "nowhere",), "is no run folder"),
+        ((foreign,), "is not an export for CTranslate2; make one with rota export RUN --to ctranslate2"),
+        ((tmp_path / "nowhere",), "is not a run folder"),
     ):
         code, _, error = rota("translate", *arguments, "-l", "az", stdin="")
         assert code == 2

@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from rota.data.corpora.parallel import tidy
-from rota.evaluation.export import choose, export, exported_tokenizer
 from rota.evaluation.translator import Translator
+from rota.export.hugging_face import exported_tokenizer
+from rota.export.model import choose, export
+from rota.runs import Run
+from rota.runs.standing import Model
 from rota.student.kernels.attention import Layout
 from rota.student.search import translate
 from rota.student.transformer import logits
@@ -131,14 +134,39 @@ def run(tmp_path):
 
 
 def test_the_last_checkpoint_is_exported_unless_another_is_named(run):
-    assert choose(run).steps == (100,)
-    assert choose(run, step=40).steps == (40,)
-    assert choose(run, step=40).combine == "last"
+    assert choose(Run(run)).steps == (100,)
+    assert choose(Run(run), step=40).steps == (40,)
+    assert choose(Run(run), step=40).combine == "last"
+
+
+def record(run, step, **model):
+    """A score of each language, as ``rota evaluate`` would leave it."""
+    head = {"step": step, "split": "test", "search": {"beam": 5, "length_penalty": 1.0}, "metric": "bleu", "score": 1.0}
+    with (run / "evals.jsonl").open("a") as file:
+        file.writelines(json.dumps({**head, **model, "language": arm}) + "\n" for arm in LANGUAGES)
+
+
+def test_without_options_it_is_the_model_that_stands_for_the_run(run):
+    record(run, 100, steps=[80, 100], combine="average")
+    assert choose(Run(run)) == Model((80, 100), "average")
+    record(run, 80, steps=[40, 60, 80], combine="ensemble", select="macro")
+    assert choose(Run(run)) == Model((40, 60, 80), "average"), "one folder holds one network"
+    assert choose(Run(run), step=100) == Model((100,))
+
+
+def test_a_run_that_was_trained_on_after_its_scores_is_asked_about(run):
+    record(run, 60)
+    with pytest.raises(
+        ValueError, match=r"scores of .*run are of step 60, and its last checkpoint is of step 100; scor"
+    ):
+        choose(Run(run))
+    assert choose(Run(run), step=60) == Model((60,))
+    assert choose(Run(run), combine="last") == Model((100,))
 
 
 def test_an_average_is_of_the_four_checkpoints_that_end_there(run):
-    assert choose(run, combine="average").steps == (40, 60, 80, 100)
-    assert choose(run, combine="average", step=60).steps == (20, 40, 60)
+    assert choose(Run(run), combine="average").steps == (40, 60, 80, 100)
+    assert choose(Run(run), combine="average", step=60).steps == (20, 40, 60)
 
 
 def test_the_average_is_the_mean_of_the_weights(run, tmp_path):
@@ -158,11 +186,11 @@ def selection(run, combine):
 
 def test_the_selected_window_is_exported_an_ensemble_as_its_average(run):
     selection(run, "ensemble")
-    assert choose(run, selected=True).steps == (40, 60, 80)
-    assert choose(run, selected=True).combine == "average"
-    assert choose(run, selected=True, combine="last").steps == (80,)
+    assert choose(Run(run), selected=True).steps == (40, 60, 80)
+    assert choose(Run(run), selected=True).combine == "average"
+    assert choose(Run(run), selected=True, combine="last").steps == (80,)
     selection(run, "last")
-    assert choose(run, selected=True).steps == (80,)
+    assert choose(Run(run), selected=True).steps == (80,)
 
 
 @pytest.mark.parametrize(
@@ -192,14 +220,14 @@ def test_an_earlier_export_is_replaced_and_nothing_else(run, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").touch()
     for folder in (tmp_path / "mine", run, tmp_path):
-        with pytest.raises(ValueError, match=r"exists and is no earlier export|would replace the run itself"):
+        with pytest.raises(ValueError, match=r"exists and is not an earlier export|would replace the run itself"):
             export(run, folder)
     assert (tmp_path / "mine" / "thesis.txt").exists()
 
 
 def test_an_export_that_fails_leaves_the_earlier_one(run, tmp_path, monkeypatch):
     out = export(run, tmp_path / "out")
-    monkeypatch.setattr("rota.evaluation.export.model_card", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("rota.export.model.model_card", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         export(run, out, step=20)
     assert json.loads((out / "rota.json").read_text())["steps"] == [100]

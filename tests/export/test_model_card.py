@@ -6,8 +6,9 @@ import pytest
 from export_cases import STEPS, make_run
 from ruamel.yaml import YAML
 
-from rota.evaluation.model_card import model_card
-from rota.evaluation.translator import read_run
+from rota.export.model_card import model_card
+from rota.runs import Run
+from rota.runs.standing import Model
 
 BEAM = {"beam": 5, "length_penalty": 1.0}
 GREEDY = {"beam": 1, "length_penalty": 1.0}
@@ -25,7 +26,7 @@ def record(run, language, score, *, metric="bleu", search=BEAM, split="test", **
 
 
 def card_of(run, steps=(100,), combine="last", to="hf", quantization="float32"):
-    return model_card(run, read_run(run), steps=steps, combine=combine, to=to, quantization=quantization)
+    return model_card(Run(run), Model(steps, combine), to=to, quantization=quantization)
 
 
 def test_the_header_is_yaml_in_which_norwegian_is_a_language(run):

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from rota.evaluation.metrics import averages
-from rota.runs.records import Entry, read_record
+from rota.evaluation.metrics import LABELS, averages
+from rota.runs import Entry, Run
+from rota.runs.standing import Asked, Model, evaluated
 from rota.types import Arm
-
-NAMES = {"bleu": "BLEU", "chrf": "chrF", "comet": "COMET"}
 
 USE = {
     "hf": """```python
@@ -41,23 +39,20 @@ Or, with Rota: `rota translate FOLDER --language {language} < in.txt > out.txt`.
 }
 
 
-def model_card(
-    run: Path, about: Mapping[str, Any], *, steps: Sequence[int], combine: str, to: str, quantization: str
-) -> str:
+def model_card(run: Run, model: Model, *, to: str, quantization: str) -> str:
     """Markdown with the header of the Hugging Face hub; scores are those recorded for exactly these weights."""
-    sizes: dict[Arm, int] = about["data"]["sizes"]
-    config = about["config"]
+    sizes, config = run.sizes, run.about["config"]
     target = config["data"]["target"]
-    scores = _scores(run, steps, combine, config["evaluation"])
+    scores = _scores(run, model)
     parts = [
         _header(sizes, target, to),
         f"# {config['name']}: {', '.join(sizes)} to {target}\n",
-        _model(config, steps, combine, quantization),
+        _model(config, model, quantization),
         "## Languages and data\n",
-        _languages(sizes, about["data"]["low_resource"], scores),
+        _languages(sizes, run.low_resource, scores),
         _signatures(scores),
         "## Schedule\n",
-        _schedule(about),
+        _schedule(config),
         "## Use\n",
         USE[to].replace("{language}", next(iter(sizes))) + "\n",
         "## Limits\n",
@@ -79,11 +74,11 @@ tags: [translation, m2m_100, rota]
 """
 
 
-def _model(config: Mapping[str, Any], steps: Sequence[int], combine: str, quantization: str) -> str:
-    if combine == "average":
-        which = f"the mean over the checkpoints at steps {', '.join(f'{step:,}' for step in steps)}"
+def _model(config: Mapping[str, Any], model: Model, quantization: str) -> str:
+    if model.combine == "average":
+        which = f"the mean over the checkpoints at steps {', '.join(f'{step:,}' for step in model.steps)}"
     else:
-        which = f"those of step {steps[-1]:,}"
+        which = f"those of step {model.step:,}"
     student = config["student"]
     changed = [f"{key} {student[key]}" for key in ("layers", "width", "heads", "feedforward") if student[key]]
     size = ", ".join([f"preset `{student['preset']}`", *changed])
@@ -96,7 +91,7 @@ The licence of the weights depends on the text they were trained on: put it into
 
 
 def _languages(sizes: Mapping[Arm, int], low_resource: Sequence[Arm], scores: Mapping[str, Mapping[Arm, Entry]]) -> str:
-    titles = "".join(f" {NAMES.get(metric, metric)} |" for metric in scores)
+    titles = "".join(f" {LABELS.get(metric, metric)} |" for metric in scores)
     lines = [f"| language | training pairs |{titles}", f"|---|---:|{'---:|' * len(scores)}"]
     for arm, size in sizes.items():
         low = " (low-resource)" if arm in low_resource else ""
@@ -117,32 +112,25 @@ def _signatures(scores: Mapping[str, Mapping[Arm, Entry]]) -> str:
         return "No test scores were recorded for these weights when they were exported.\n"
     first = [next(iter(found.values())) for found in scores.values()]
     search = first[0]["search"]
-    lines = [f"- {NAMES.get(entry['metric'], entry['metric'])}: `{entry['signature']}`" for entry in first]
+    lines = [f"- {LABELS.get(entry['metric'], entry['metric'])}: `{entry['signature']}`" for entry in first]
     how = f"beam {search['beam']}, length penalty {search['length_penalty']:g}"
     return f"Scores on the test sets, 0 to 100 ({how}):\n\n" + "\n".join(lines) + "\n"
 
 
-def _scores(run: Path, steps: Sequence[int], combine: str, search: Mapping[str, Any]) -> dict[str, dict[Arm, Entry]]:
-    """By metric and language: test scores of exactly these checkpoints, with the run's own search if there are any."""
-    found = [
-        entry
-        for entry in read_record(run / "evals.jsonl")
-        if entry["split"] == "test"
-        and list(entry.get("steps", [entry["step"]])) == list(steps)
-        and (len(steps) == 1 or entry.get("combine", "last") == combine)
-    ]
-    own = {key: search[key] for key in ("beam", "length_penalty")}
-    wanted = own if any(entry["search"] == own for entry in found) else found[-1]["search"] if found else own
-    scores: dict[str, dict[Arm, Entry]] = {}
-    for entry in found:
-        if entry["search"] == wanted:
-            scores.setdefault(entry["metric"], {})[entry["language"]] = entry
-    return scores
+def _scores(run: Run, model: Model) -> dict[str, dict[Arm, Entry]]:
+    """By metric and language: test scores of exactly these weights, by the run's own search if there are any."""
+    asked = Asked.of(run.setting("config.evaluation"))
+    found = [scores for scores in evaluated(run) if scores.model.name == model.name]
+    own = [scores for scores in found if asked.is_searched_so(scores)]
+    by_metric: dict[str, dict[Arm, Entry]] = {}
+    for scores in own or [each for each in found if each.search == found[-1].search]:
+        for (arm, metric), entry in scores.entries.items():
+            by_metric.setdefault(metric, {})[arm] = entry
+    return by_metric
 
 
-def _schedule(about: Mapping[str, Any]) -> str:
+def _schedule(config: Mapping[str, Any]) -> str:
     """The teacher with the parameters that are set, and the budget."""
-    config = about["config"]
     teacher = config["teacher"]
     parameters = {key: value for key, value in teacher.items() if key != "name" and value is not None}
     training = config["training"]
