@@ -214,7 +214,7 @@ def test_a_row_that_the_paper_does_not_have_is_named_and_the_report_goes_on_with
     assert cells(average_tables(study, study.rows["uniform"])[0], "DQN")["BLEU"] == Cell("20.00 ± 0.00")
     assert convergence_table("convergence", "Steps", [study.rows["dqn"]]).rows[0][-1].text == ""
     assert missing(study, study.rows["uniform"]) == [
-        "DQN (warm-up 10%): the row 'dqn' of suite.json has paper: 'dqn/1600', which is no row of the paper; its "
+        "DQN (warm-up 10%): the row 'dqn' of suite.json has paper: 'dqn/1600', which is not a row of the paper; its "
         "numbers are left out. The nearest is 'dqn-16000'."
     ]
 

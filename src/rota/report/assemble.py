@@ -47,7 +47,7 @@ def make_report(
 ) -> Report:
     """Write ``index.html``, ``report.md``, ``tables/`` (md, tex, csv) and ``figures/`` (png) for runs or suites.
 
-    Tables and figures that an earlier report left in ``out``, and that this one has not, are removed.
+    Tables and figures that an earlier report left in ``out``, and that this one does not have, are removed.
     """
     check_folder(out, "--out")
     study = read_study(paths, progress)

@@ -1,4 +1,4 @@
-"""The step records of a run in windows: which languages it trained on, what its teacher believed and risked."""
+"""The step records of a run in windows: the languages it trained on, its teacher's scores and exploration."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class History:
     ends: FloatArray  # (windows,) last step of each
     shares: dict[Arm, FloatArray]  # (windows,) share of the tokens
     epsilon: FloatArray  # (windows,) probability of a random choice; 1 in a warm-up
-    scores: dict[Arm, FloatArray]  # (windows,) what the teacher thought of each language: Q values, ...
+    scores: dict[Arm, FloatArray]  # (windows,) the score that the teacher gave each language, such as a Q value
 
     @property
     def overall(self) -> dict[Arm, float]:
@@ -78,7 +78,7 @@ def read_history(entries: Iterable[Entry], languages: Sequence[Arm], steps: int)
 
 def _note_teacher(entry: Entry, window: int, epsilon: _Mean, scores: dict[Arm, _Mean]) -> None:
     if entry["why"] == "warmup":
-        epsilon.add(window, 1.0)  # drawn at random, whatever the teacher will do later
+        epsilon.add(window, 1.0)  # drawn at random, whatever the teacher does later
     elif "epsilon" in entry:
         epsilon.add(window, entry["epsilon"])
     for arm, score in entry.get("scores", {}).items():

@@ -1,4 +1,4 @@
-"""One HTML page that needs nothing else: sentences, tables and figures, light and dark, for screen and paper."""
+"""The files of a report: one self-contained HTML page (light and dark, screen and paper), Markdown, tables, figures."""
 
 from __future__ import annotations
 

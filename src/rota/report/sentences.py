@@ -1,4 +1,4 @@
-"""What came out, in sentences made from the numbers: no claim without its interval."""
+"""What came out, in sentences made from the numbers, and what a reader must know before comparing."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _headline(row: Row, baseline: Row) -> list[str]:
 
 
 def _seen_over_all(rows: Sequence[Row], baseline: Row) -> list[str]:
-    """What the study could have seen, once for all rows: of three seeds the figure of one row is mostly chance."""
+    """What the study could have seen, once for all rows: with three seeds the figure of one row is mostly chance."""
     found = {metric: pooled_detectable(rows, baseline, metric, MACRO) for metric in HEADLINES}
     known = {metric: pooled for metric, pooled in found.items() if pooled is not None}
     if not known:
@@ -185,7 +185,7 @@ def _unfinished(row: Row, run: StudyRun) -> list[str]:
 
 
 def _without_default(study: Study) -> list[str]:
-    """Ablations of a teacher that was not run as it is by default: compared with anything else they would mislead."""
+    """Ablations of a teacher that was not run as it is by default: comparing them with any other row would mislead."""
     return [
         f"{and_list([row.title for row in rows])}: in no table of scores, because the teacher {teacher} was not "
         f"run as it is by default; rota compare --rows {teacher} adds that."
@@ -196,15 +196,15 @@ def _without_default(study: Study) -> list[str]:
 
 def _unprinted(study: Study) -> list[str]:
     return [
-        f"{row.title}: the row {row.name!r} of suite.json has paper: {row.paper!r}, which is no row of the paper; its "
-        f"numbers are left out. The nearest is {nearest_row(row.paper)!r}."
+        f"{row.title}: the row {row.name!r} of suite.json has paper: {row.paper!r}, which is not a row of the paper; "
+        f"its numbers are left out. The nearest is {nearest_row(row.paper)!r}."
         for row in study.rows.values()
         if row.paper is not None and printed_row(row) is None
     ]
 
 
 def _unscored(study: Study) -> list[str]:
-    """A mean over fewer seeds than others has to be told. COMET is an extra: missed only where some runs have it."""
+    """Runs without a score: means are then over fewer seeds. COMET is optional: missed only if other runs have it."""
     finished = [run for run in study.runs if run.finished]
     lacking: dict[tuple[str, ...], list[str]] = {}
     for metric in (CHRF, BLEU, COMET):
@@ -226,7 +226,7 @@ def _differently_scored(study: Study) -> list[str]:
 
 
 def _odd_ones(study: Study, metric: Metric) -> list[str]:
-    """Runs whose scores were made otherwise than those of most."""
+    """Runs whose scores were made in another way than those of most runs."""
     ways: dict[tuple[object, ...], list[str]] = {}
     for run in study.runs:
         scores = run.scores if run.finished else None

@@ -1,4 +1,4 @@
-"""Run folders as a study: which rows (schedules) with which seeds, and what each run wrote down."""
+"""Run folders as a study: its rows (schedules), the runs of each row by seed, and the records of each run."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class StudyRun(Run):
 
     @property
     def finished(self) -> bool:
-        """Trained to its end; a run that is not counts in no table."""
+        """Whether the run was trained to its end; tables leave out those that were not."""
         return self.history.updates >= self.steps
 
 
@@ -249,7 +249,7 @@ def _add(rows: dict[str, Row], run: StudyRun, about: dict[str, Any]) -> None:
 
 
 def _same_settings(one: StudyRun, other: StudyRun) -> None:
-    """Seeds of one row differ in nothing else: a mean over 1,000 and 3,000 updates is a mean of nothing."""
+    """Runs of one row differ in their seed alone: a mean over runs of 1,000 and of 3,000 updates would mean nothing."""
     found = first_difference(one.about, other.about)
     if found is not None:
         key, ours, theirs = found
@@ -267,8 +267,8 @@ def _same_data(runs: list[StudyRun]) -> None:
 
 
 SECTIONS = ("training", "student", "teacher")
-"""Which make a run what it is, the budget first. How it was evaluated afterwards does not; the data are compared as
-they were prepared."""
+"""The sections of a config in which seeds of one row must agree. How a run was evaluated does not matter here, and the
+data are compared by their fingerprint."""
 
 BUDGET = {
     "training.steps": "updates",
@@ -296,7 +296,7 @@ def _without_seed(value: Any, seed: int) -> Any:
 
 
 def written(about: Mapping[str, Any]) -> str:
-    """The same for two runs that differ in their seed alone. Unset ones are left out: a later version may have more."""
+    """Equal for two runs that differ in their seed alone; without settings that are null, which some versions lack."""
     told = {key: value for key, value in settings(about).items() if value is not None}
     return json.dumps([told, about["data"]["fingerprint"]], sort_keys=True)
 

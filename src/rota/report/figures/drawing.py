@@ -1,4 +1,7 @@
-"""How every figure of a report is drawn and written: once for paper (PNG), once for a page in two colours (SVG)."""
+"""How every figure is drawn and written: its colours, as PNG for paper and as SVG in the colours of the page.
+
+Related languages have related colours, and colour-blind readers can tell all of them apart.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +88,7 @@ def schedule_looks(names: Sequence[str]) -> dict[str, Look]:
 
 
 INK, GRID, PAGE = "#1b2026", "#d6dbe1", "#fffffe"
-WIDTH = 4.9  # inches; on a telephone a point of it is about a pixel, so that 9 points can be read
+WIDTH = 4.9  # inches; on a phone a point of it is about a pixel, so that 9 points can be read
 
 # Colours of the drawing to those of the page, which change with its light or dark theme.
 PAGE_COLOURS = {INK: "currentColor", GRID: "var(--grid)", PAGE: "var(--page)"}

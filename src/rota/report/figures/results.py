@@ -1,4 +1,4 @@
-"""How well, for whom and at what price: dev-loss curves, low- against high-resource languages, time."""
+"""Differences from the baseline, dev-loss curves, low- against high-resource languages, and the time of training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which languages the schedules trained on, in all and over time."""
+"""Which languages the schedules, or a single run, trained on: in all and over time."""
 
 from __future__ import annotations
 

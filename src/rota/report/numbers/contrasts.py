@@ -86,7 +86,7 @@ def written_difference(row: Row, baseline: Row, metric: Metric, scope: str) -> s
 
 
 def excludes_zero(found: SeedComparison) -> bool:
-    """Whether the sign of the difference may be called known; two seeds that happen to agree say too little."""
+    """Whether the sign of the difference is established; two seeds that happen to agree are not enough."""
     if found.seeds < FEWEST_SEEDS:
         return False
     low, high = found.interval
@@ -96,7 +96,7 @@ def excludes_zero(found: SeedComparison) -> bool:
 def pooled_detectable(rows: Sequence[Row], baseline: Row, metric: Metric, scope: str) -> tuple[int, float] | None:
     """Pairs of a row and the smallest true difference that its t test would have seen, by the spread of all rows.
 
-    The spread of three differences is itself a guess: the root mean square over the rows, each by its degrees of
+    The spread of three differences is a poor estimate: the root mean square over the rows, weighted by degrees of
     freedom, is a better one. The test is still that of a single row, with its most usual number of pairs. None below
     two rows with ``FEWEST_SEEDS``, where there is nothing to pool.
     """

@@ -61,7 +61,7 @@ def values(run: StudyRun, metric: Metric) -> dict[str, float]:
 
 
 def with_groups(by_language: Mapping[Arm, float], run: StudyRun) -> dict[str, float]:
-    """The same with the groups of which every language has a value."""
+    """The same with the means of those groups of which every language has a value."""
     groups = {LOW: run.low_resource, HIGH: run.high_resource, MACRO: list(run.sizes)}
     means = {
         name: sum(by_language[arm] for arm in arms) / len(arms)

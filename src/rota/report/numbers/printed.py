@@ -1,4 +1,4 @@
-"""The numbers that the paper prints, beside which ours stand."""
+"""The numbers that the paper prints, which a report shows beside ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How soon, how much and at what cost: convergence, equal budgets, time."""
+"""Tables of what was spent: steps to the best model, equal budgets, time; and of the corpus."""
 
 from __future__ import annotations
 
