@@ -29,7 +29,8 @@ from rota.settings import FREE, ConfigError, leaves
 if TYPE_CHECKING:
     from rota.evaluation.evaluate import Evaluation
     from rota.team import Team
-    from rota.training.loop import Listener, Loop
+    from rota.training.listeners import Listener
+    from rota.training.loop import Loop
 
 Listeners: TypeAlias = "Sequence[Listener | Callable[[Loop], Listener]]"
 """Objects that follow a run; a function is called with the loop when training begins, and returns the listener."""
@@ -159,7 +160,7 @@ def run_loop(
     """Train with a loop that :func:`build_loop` made, as :func:`train` does, with TensorBoard beside the listeners."""
     from rota.student.hardware import TooLargeError
     from rota.student.nmt import NotFiniteError
-    from rota.training.tensorboard import TensorBoard
+    from rota.training.listeners import TensorBoard
 
     with ExitStack() as stack:
         stack.callback(loop.journal.close)
