@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from rota.team import Team
     from rota.training.listeners import Listener
     from rota.training.loop import Loop
+    from rota.types import Arm, BatchStream, Mixture
 
 Listeners: TypeAlias = "Sequence[Listener | Callable[[Loop], Listener]]"
 """Objects that follow a run; a function is called with the loop when training begins, and returns the listener."""
@@ -67,6 +68,7 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     import torch
 
     from rota.data.batches import make_stream
+    from rota.data.selection import Ranks
     from rota.runs import Record
     from rota.student.nmt import build_student
     from rota.teachers import Classroom, build_teacher
@@ -102,10 +104,15 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     )
     budget = {store.languages[-1]: training.last_arm_tokens or training.tokens}
     streams_seed = seed_for(config.seed, "streams")
+    ranks = Ranks(store.split("train"))
+
+    def stream(arm: Arm, mixture: Mixture | None) -> BatchStream:
+        return make_stream(store, arm, budget.get(arm, training.tokens), streams_seed, mixture=mixture, ranks=ranks)
+
     loop = Loop(
         student,
         turns,
-        Streams(lambda arm: make_stream(store, arm, budget.get(arm, training.tokens), streams_seed)),
+        Streams(stream, streams_seed),
         Probe(student, sets, config.teacher.gauges()),
         Journal(run, Record if team.first else NoRecord),
         Run(run).checkpoints(training.keep),

@@ -192,3 +192,11 @@ class BatchStream(Checkpointable, Protocol):
     def skip(self) -> Batch:
         """As ``next``, for a process that leaves this batch to another one: sizes only, the tokens are not read."""
         ...
+
+    def select(self, selection: Selection | None) -> None:
+        """From the next batch on only the selected sentences, or all of them."""
+        ...
+
+    def mix(self, shares: Mapping[Arm, float]) -> None:
+        """From the next batch on other shares; for streams of a mixture of sentences."""
+        ...

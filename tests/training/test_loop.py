@@ -110,7 +110,7 @@ def make_loop(folder, *, teacher=None, steps=20, decide_every=1, observe_every=N
     return Loop(
         student,
         turns,
-        Streams(FakeStream),
+        Streams(lambda arm, mixture: FakeStream(arm)),
         Probe(student, FakeSets()),
         Journal(folder),
         Checkpoints(folder / "checkpoints", keep=2),
