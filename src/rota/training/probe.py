@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from rota.measures import DevLoss, GroupLosses, JointLoss, Measure, TrainLoss, mean_train_loss
+from rota.measures import DevLoss, GroupLosses, JointLoss, Measure, TrainLoss, Weights, mean_train_loss
 from rota.student.nmt import NotFiniteError
 from rota.training.devsets import DevSets, Groups
 from rota.training.turns import Window
@@ -205,9 +205,8 @@ def _key(measure: Measure) -> str:
     return _GROUPS if isinstance(measure, GroupLosses) else str(measure)
 
 
-def _losses(student: Student, batch: Batch, weights: str, *, smoothed: bool) -> SentenceLosses:
-    more = {} if weights == "raw" else {"weights": weights}
-    return student.losses([batch], smoothed=smoothed, **more)
+def _losses(student: Student, batch: Batch, weights: Weights, *, smoothed: bool) -> SentenceLosses:
+    return student.losses([batch], smoothed=smoothed, weights=weights)
 
 
 def _check_finite(step: int, value: Any) -> None:
