@@ -240,7 +240,7 @@ class Student(Checkpointable, Protocol):
     def update(self, batches: Sequence[Batch], draw_next: Callable[[], Sequence[Batch]] = list) -> float:
         """One optimiser step over all batches together; returns the loss without smoothing, nats per token.
 
-        ``draw_next`` is called once, while a GPU computes: the batches of the next update, or none if they are not known yet.
+        ``draw_next`` is called once, while a GPU computes: the batches of the next update, or none if not known yet.
         """
         ...
 
