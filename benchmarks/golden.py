@@ -101,8 +101,8 @@ CASES = {  # what is set over the config
 }
 # Long enough to translate different sentences differently.
 TRANSLATOR = (
-    *("training.steps=120", "training.tokens=600", "training.checkpoint_every=30", "student.learning_rate.peak=0.01"),
-    *("student.dropout=0", "student.label_smoothing=0", "student.lr_warmup=30"),
+    *("training.steps=150", "training.tokens=800", "training.checkpoint_every=30", "student.learning_rate.peak=0.006"),
+    *("student.width=64", "student.dropout=0", "student.label_smoothing=0", "student.lr_warmup=30"),
 )
 
 
@@ -452,7 +452,7 @@ def main() -> int:
         same = show(checks, errors, arguments.allow_new_keys, every=arguments.all)
     seconds = time.monotonic() - began
     verdict = "identical" if same else "NOT identical"
-    print(f"\n{verdict}: {len(checks)} comparisons, {made} folders made in {seconds:.0f} s")
+    print(f"\n{verdict}; compared: {len(checks)}, made: {made}, in {seconds:.0f} s")
     return 0 if same else 1
 
 

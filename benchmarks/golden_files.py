@@ -178,6 +178,8 @@ def _compare_lines(old: bytes, new: bytes, allowed: Sequence[str]) -> list[tuple
 
 
 def _first_line(old: bytes, new: bytes) -> tuple[str, str]:
+    if b"\0" in old:  # no text
+        return "", f"other bytes ({len(old):,} became {len(new):,})"
     before, after = old.split(b"\n"), new.split(b"\n")
     number = next((at for at, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), None)
     if number is None:

@@ -29,7 +29,9 @@ from rota.settings import FREE, ConfigError, leaves
 if TYPE_CHECKING:
     from rota.evaluation.evaluate import Evaluation
     from rota.team import Team
-    from rota.training.loop import Listener, Loop
+    from rota.training.listeners import Listener
+    from rota.training.loop import Loop
+    from rota.types import Arm, BatchStream, Mixture
 
 Listeners: TypeAlias = "Sequence[Listener | Callable[[Loop], Listener]]"
 """Objects that follow a run; a function is called with the loop when training begins, and returns the listener."""
@@ -66,6 +68,7 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     import torch
 
     from rota.data.batches import make_stream
+    from rota.data.selection import Ranks
     from rota.runs import Record
     from rota.student.nmt import build_student
     from rota.teachers import Classroom, build_teacher
@@ -101,10 +104,15 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     )
     budget = {store.languages[-1]: training.last_arm_tokens or training.tokens}
     streams_seed = seed_for(config.seed, "streams")
+    ranks = Ranks(store.split("train"))
+
+    def stream(arm: Arm, mixture: Mixture | None) -> BatchStream:
+        return make_stream(store, arm, budget.get(arm, training.tokens), streams_seed, mixture=mixture, ranks=ranks)
+
     loop = Loop(
         student,
         turns,
-        Streams(lambda arm: make_stream(store, arm, budget.get(arm, training.tokens), streams_seed)),
+        Streams(stream, streams_seed),
         Probe(student, sets, config.teacher.gauges()),
         Journal(run, Record if team.first else NoRecord),
         Run(run).checkpoints(training.keep),
@@ -159,7 +167,7 @@ def run_loop(
     """Train with a loop that :func:`build_loop` made, as :func:`train` does, with TensorBoard beside the listeners."""
     from rota.student.hardware import TooLargeError
     from rota.student.nmt import NotFiniteError
-    from rota.training.tensorboard import TensorBoard
+    from rota.training.listeners import TensorBoard
 
     with ExitStack() as stack:
         stack.callback(loop.journal.close)

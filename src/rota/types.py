@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, Self, runtime_chec
 import numpy as np
 import numpy.typing as npt
 
-from rota.measures import Measure
+from rota.measures import Measure, Weights
 
 Arm = str
 """What a teacher chooses: a source of training text, by default a language such as ``"az"``; or a named mixture."""
@@ -87,6 +87,75 @@ class Selection(NamedTuple):
 
     by: str
     share: float
+
+
+class Examined(NamedTuple):
+    """Each sentence in evaluation mode, summed over its target tokens. Losses are nats, without smoothing."""
+
+    sums: FloatArray  # (sentences,)
+    tokens: IntArray
+    correct: IntArray  # tokens that are the student's likeliest prediction
+    sums_by_temperature: FloatArray  # (temperatures, sentences): losses with logits divided by each temperature
+
+
+class Uncertainty(NamedTuple):
+    """Predictions under dropout: (samples, sentences) each, summed over target tokens. Logarithms are natural."""
+
+    tokens: IntArray  # (sentences,)
+    losses: FloatArray  # cross-entropy of the reference
+    probabilities: FloatArray  # of the reference tokens
+    entropies: FloatArray  # of the predicted distributions
+    end_entropies: FloatArray  # the same at the end of the sentence alone
+    best: FloatArray  # log-probability of the likeliest token, whatever the reference
+    best_squares: FloatArray  # its square, for variances over the tokens of a sentence
+
+    @property
+    def entropy(self) -> FloatArray:
+        """(sentences,): entropy of the prediction, mean over tokens and samples."""
+        return np.asarray(self.entropies.mean(0) / self.tokens)
+
+    @property
+    def probability(self) -> FloatArray:
+        """(sentences,): probability of the reference, mean over tokens and samples."""
+        return np.asarray(self.probabilities.mean(0) / self.tokens)
+
+    @property
+    def variance(self) -> FloatArray:
+        """(sentences,): variance over samples of the loss per token; 0 with a single sample."""
+        return np.asarray((self.losses / self.tokens).var(0))
+
+
+class Projection(NamedTuple):
+    """The gradient of one update, before clipping: its dot product with the followed direction, and its norm."""
+
+    dot: float
+    norm: float
+
+
+class Gradient(Protocol):
+    """A gradient of the loss with respect to all weights, as an opaque vector: no number in it is ever shown."""
+
+    def dot(self, other: Self) -> float: ...
+
+    def norm(self) -> float: ...
+
+    def cosine(self, other: Self) -> float:
+        """0 if either of the two is zero."""
+        ...
+
+    def plus(self, other: Self) -> Self: ...
+
+    def minus(self, other: Self) -> Self: ...
+
+    def scaled(self, factor: float) -> Self: ...
+
+    def in_adams_metric(self) -> Self:
+        """Divided by the root of Adam's second moments as they are now; unchanged before the first update.
+
+        A step of Adam without momentum is, but for the learning rate, the gradient in this metric: its dot product
+        with a dev gradient is the first-order effect of the step on the dev loss.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +240,7 @@ class Student(Checkpointable, Protocol):
     def update(self, batches: Sequence[Batch], draw_next: Callable[[], Sequence[Batch]] = list) -> float:
         """One optimiser step over all batches together; returns the loss without smoothing, nats per token.
 
-        ``draw_next`` is called once, while a GPU computes: the batches of the next update, or none if nobody knows yet.
+        ``draw_next`` is called once, while a GPU computes: the batches of the next update, or none if not known yet.
         """
         ...
 
@@ -179,79 +248,6 @@ class Student(Checkpointable, Protocol):
         """Losses in evaluation mode, sentences in the order given; leaves no trace.
 
         ``smoothed``: with the label smoothing of training, as the released code of the paper measures.
-        """
-        ...
-
-
-Weights = Literal["raw", "average"]
-"""The student's weights after the last update, or their exponential moving average."""
-
-
-class Examined(NamedTuple):
-    """Each sentence in evaluation mode, summed over its target tokens. Losses are nats, without smoothing."""
-
-    sums: FloatArray  # (sentences,)
-    tokens: IntArray
-    correct: IntArray  # tokens that are the student's likeliest prediction
-    sums_by_temperature: FloatArray  # (temperatures, sentences): losses with logits divided by each temperature
-
-
-class Uncertainty(NamedTuple):
-    """Predictions under dropout: (samples, sentences) each, summed over target tokens. Logarithms are natural."""
-
-    tokens: IntArray  # (sentences,)
-    losses: FloatArray  # cross-entropy of the reference
-    probabilities: FloatArray  # of the reference tokens
-    entropies: FloatArray  # of the predicted distributions
-    end_entropies: FloatArray  # the same at the end of the sentence alone
-    best: FloatArray  # log-probability of the likeliest token, whatever the reference
-    best_squares: FloatArray  # its square, for variances over the tokens of a sentence
-
-    @property
-    def entropy(self) -> FloatArray:
-        """(sentences,): entropy of the prediction, mean over tokens and samples."""
-        return np.asarray(self.entropies.mean(0) / self.tokens)
-
-    @property
-    def probability(self) -> FloatArray:
-        """(sentences,): probability of the reference, mean over tokens and samples."""
-        return np.asarray(self.probabilities.mean(0) / self.tokens)
-
-    @property
-    def variance(self) -> FloatArray:
-        """(sentences,): variance over samples of the loss per token; 0 with a single sample."""
-        return np.asarray((self.losses / self.tokens).var(0))
-
-
-class Projection(NamedTuple):
-    """The gradient of one update, before clipping: its dot product with the followed direction, and its norm."""
-
-    dot: float
-    norm: float
-
-
-class Gradient(Protocol):
-    """A gradient of the loss with respect to all weights, as an opaque vector: no number in it is ever shown."""
-
-    def dot(self, other: Self) -> float: ...
-
-    def norm(self) -> float: ...
-
-    def cosine(self, other: Self) -> float:
-        """0 if either of the two is zero."""
-        ...
-
-    def plus(self, other: Self) -> Self: ...
-
-    def minus(self, other: Self) -> Self: ...
-
-    def scaled(self, factor: float) -> Self: ...
-
-    def in_adams_metric(self) -> Self:
-        """Divided by the root of Adam's second moments as they are now; unchanged before the first update.
-
-        A step of Adam without momentum is, but for the learning rate, the gradient in this metric: its dot product
-        with a dev gradient is the first-order effect of the step on the dev loss.
         """
         ...
 
@@ -318,4 +314,12 @@ class BatchStream(Checkpointable, Protocol):
 
     def skip(self) -> Batch:
         """As ``next``, for a process that leaves this batch to another one: sizes only, the tokens are not read."""
+        ...
+
+    def select(self, selection: Selection | None) -> None:
+        """From the next batch on only the selected sentences, or all of them."""
+        ...
+
+    def mix(self, shares: Mapping[Arm, float]) -> None:
+        """From the next batch on other shares; for streams of a mixture of sentences."""
         ...

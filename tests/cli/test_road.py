@@ -11,7 +11,7 @@ from rota.report.figures.shares import plot_shares, share_windows
 from rota.runs import Run
 from rota.runs.records import read_record
 from rota.student.nmt import NMT, NotFiniteError
-from rota.training.display import Display
+from rota.training.listeners import Display
 
 CONFIG = """
 data:

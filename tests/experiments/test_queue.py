@@ -12,7 +12,7 @@ from rota.experiments.board import Board
 from rota.experiments.jobs import check_sources, plan
 from rota.experiments.queue import LocalWork, Queue, alone, evaluate_command
 from rota.experiments.suite import load_suite
-from rota.training.stop import StopSignal
+from rota.training.loop import StopSignal
 
 REPLAY = '  again: {teacher: {name: replay-proportions, run: "{runs}/uniform/seed-{seed}"}}\n'
 

@@ -3,7 +3,7 @@ import signal
 
 import pytest
 
-from rota.training.stop import StopSignal
+from rota.training.loop import StopSignal
 
 
 @pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])

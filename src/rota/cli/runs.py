@@ -15,7 +15,7 @@ from rota.cli.application import ConfigPath, Overrides, app
 
 if TYPE_CHECKING:
     from rota.config import RunConfig
-    from rota.training.display import Display
+    from rota.training.listeners import Display
     from rota.training.loop import Loop
 
 
@@ -92,7 +92,7 @@ def train_with_display(config: RunConfig, run: Path, *, until: int | None, again
     An interrupted command ends with the exit code of its signal, so that a script does not go on.
     """
     from rota import api
-    from rota.training.stop import StopSignal
+    from rota.training.loop import StopSignal
 
     views.log_to_console()
     views.console.quiet = os.environ.get("RANK", "0") != "0"  # only the first process of torchrun prints
@@ -127,7 +127,7 @@ def _say_where_it_begins(loop: Loop, until: int | None) -> None:
 
 def _display(config: RunConfig, run: Path, loop: Loop) -> Display:
     from rota.runs import Run
-    from rota.training.display import Display
+    from rota.training.listeners import Display
 
     title = f"{run.name} ({config.teacher.name})"
     display = Display(views.console, title=title, languages=loop.probe.sets.languages, steps=loop.steps)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rota.experiments.jobs import Job
     from rota.experiments.queue import Queue, Start
     from rota.experiments.suite import Suite
-    from rota.training.stop import StopSignal
+    from rota.training.loop import StopSignal
 
 
 @app.command()
@@ -138,7 +138,7 @@ def run_suite(suite: Suite, jobs: Sequence[Job], out: Path, *, start: Start, at_
     from rota.experiments.board import Board, time_left
     from rota.experiments.jobs import check_sources, write_description
     from rota.experiments.queue import Queue, alone
-    from rota.training.stop import StopSignal
+    from rota.training.loop import StopSignal
 
     check_sources(jobs, out)
     with alone(out):

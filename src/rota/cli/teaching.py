@@ -60,9 +60,9 @@ def policy(
 
     Example: rota policy runs/dqn --step 28000
     """
-    from rota.evaluation.policy import probe_checkpoint
     from rota.report.figures.teachers import plot_policy
     from rota.runs import Run
+    from rota.teachers.dqn.policy import probe_checkpoint
 
     folder = Run(run)
     folder.setting("config")  # raises an error if this is not a run

@@ -25,10 +25,10 @@ from rich.text import Text
 if TYPE_CHECKING:
     from rota.data.store import Store
     from rota.evaluation.evaluate import Evaluation
-    from rota.evaluation.policy import PolicyProbe
     from rota.evaluation.selection import Selection
     from rota.simulation.simulate import SimulationResult
     from rota.teachers import TeacherConfig
+    from rota.teachers.dqn.policy import PolicyProbe
 
 # Users' text is printed through this: "[/b]" in a sentence or a path is not markup.
 console = Console(markup=False, emoji=False, highlight=False)

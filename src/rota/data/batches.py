@@ -95,6 +95,10 @@ class LanguageStream:
         self._selected = 0 if selection is None else self._count(selection)
         self._selection = selection
 
+    def mix(self, shares: Mapping[Arm, float]) -> None:
+        """A stream of one arm has no shares."""
+        raise ValueError(f"{self.arm!r} is not a mixture, so it cannot be given the shares {dict(shares)}")
+
     def _count(self, selection: Selection) -> int:
         """Selected sentences of this arm."""
         if selection.by not in self._sorted:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from rota.measures import Weights
 from rota.student.average import MovingAverage
 from rota.student.config import Schedule, StudentConfig
 from rota.student.gradients import NetworkGradient
@@ -34,7 +35,6 @@ from rota.types import (
     SentenceLosses,
     State,
     Uncertainty,
-    Weights,
 )
 
 TokenMeasure = Callable[[Tensor, Tensor, Tensor], Tensor]

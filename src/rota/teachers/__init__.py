@@ -1,4 +1,10 @@
-"""The teachers: each chooses the language of the next updates through ``ask`` and listens through ``tell``."""
+"""The teachers: each decides what the student trains on (``ask``) and may learn from how that went (``tell``).
+
+A config (``base.py``) is looked up by its name (``lookup.py``) in the registry below and builds its teacher from the
+classroom; ``build_teacher`` puts the warm-up around it (``wrappers.py``). Open-loop schedules are in ``static.py`` and,
+repeating another run, in ``controls.py``; those that learn are in ``bandits/`` and ``dqn/``. They turn losses into
+rewards (``rewards.py``) and values into choices (``choice.py``).
+"""
 
 from __future__ import annotations
 

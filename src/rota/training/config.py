@@ -10,7 +10,10 @@ from rota.settings import Count, Duration, DurationField, Settings
 
 
 class TrainingConfig(Settings):
-    """How long, how much at a time, and how often to look and to save."""
+    """How long, how much at a time, and how often to look and to save.
+
+    An update has ``tokens`` times ``accumulate`` target tokens, whatever the number of processes.
+    """
 
     steps: Count = Field(150_000, ge=1, description="optimiser steps")
     tokens: Count = Field(8_000, ge=1, description="real target tokens in a batch")

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import logging
+import signal
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from types import FrameType, TracebackType
 
 from rota.runs.checkpoints import Checkpoint, Checkpoints
 from rota.team import Team
 from rota.training.config import TrainingConfig
 from rota.training.journal import Journal, tokens_by_language
+from rota.training.listeners import Listener
 from rota.training.probe import Probe
 from rota.training.streams import Streams
 from rota.training.turns import Turns
 from rota.types import Arm, Batch, Checkpointable, Decision, State, Student
 
 logger = logging.getLogger(__name__)
-
-
-class Listener(Protocol):
-    """Follows a run: the display, TensorBoard."""
-
-    def updated(self, step: int, decision: Decision, loss: float, seen: Mapping[Arm, int]) -> None:
-        """After each update; ``seen`` are the real target tokens by language since step 0."""
-        ...
-
-    def validated(self, step: int, dev_loss: Mapping[Arm, float]) -> None: ...
-
-    def saved(self, step: int) -> None: ...
 
 
 class Loop:
@@ -53,6 +43,7 @@ class Loop:
         self.validate_every = max(1, config.validate_every.steps(config.steps))
         self.checkpoint_every = max(1, config.checkpoint_every.steps(config.steps))
         self.step = 0
+        probe.prepare(turns.watches)
 
     @property
     def seen(self) -> Mapping[Arm, int]:
@@ -168,3 +159,30 @@ class Loop:
     def load_state_dict(self, state: State) -> None:
         self.step = state["step"]
         self.turns.load_state_dict(state)
+
+
+class StopSignal:
+    """Says whether somebody asked to stop: inside ``with``, SIGINT and SIGTERM set it instead of ending the process."""
+
+    def __init__(self) -> None:
+        self.received: str | None = None
+
+    def __call__(self) -> bool:
+        return self.received is not None
+
+    def __enter__(self) -> StopSignal:
+        self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, _: FrameType | None) -> None:
+        # SIGTERM may come several times, from a scheduler or from each thread of a killed parent.
+        if self.received is None:
+            self.received = signal.Signals(number).name
+        elif number == signal.SIGINT:
+            raise KeyboardInterrupt

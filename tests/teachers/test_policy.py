@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from rota.evaluation.policy import probe_checkpoint, probe_q_network, probe_teacher_state
 from rota.measures import GroupLosses, JointLoss
 from rota.report.figures.teachers import plot_policy
 from rota.runs.checkpoints import Checkpoints
 from rota.teachers import Classroom, Uniform, build_teacher
 from rota.teachers.dqn.config import DQNConfig
+from rota.teachers.dqn.policy import probe_checkpoint, probe_q_network, probe_teacher_state
 from rota.testing import observation_of
 
 LANGUAGES = ("az", "tr", "ru")

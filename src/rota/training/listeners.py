@@ -1,11 +1,13 @@
-"""What a person sees while a run trains: a calm panel on a terminal, a line at every validation elsewhere."""
+"""What follows a run while it trains: a panel on a terminal, or a line at every validation elsewhere; TensorBoard."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
+from typing import Protocol
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -16,6 +18,18 @@ from rich.text import Text
 from rota.types import Arm, Decision
 
 SMOOTHING = 0.98  # of the training loss shown
+
+
+class Listener(Protocol):
+    """Follows a run: the display, TensorBoard."""
+
+    def updated(self, step: int, decision: Decision, loss: float, seen: Mapping[Arm, int]) -> None:
+        """After each update; ``seen`` are the real target tokens by language since step 0."""
+        ...
+
+    def validated(self, step: int, dev_loss: Mapping[Arm, float]) -> None: ...
+
+    def saved(self, step: int) -> None: ...
 
 
 class Display:
@@ -121,3 +135,33 @@ def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class TensorBoard:
+    """Training loss, language shares and dev losses as TensorBoard events; no figure is made from them."""
+
+    def __init__(self, folder: Path, step: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter  # takes a second, which not every run spends
+
+        self._writer = SummaryWriter(str(folder), purge_step=step + 1)
+        self._seen: Mapping[Arm, int] = {}
+
+    def updated(self, step: int, decision: Decision, loss: float, seen: Mapping[Arm, int]) -> None:
+        self._seen = seen
+        self._scalar("loss/train", loss, step)
+        self._scalar(f"loss/train/{decision.arm}", loss, step)
+
+    def validated(self, step: int, dev_loss: Mapping[Arm, float]) -> None:
+        total = sum(self._seen.values())
+        for arm, loss in dev_loss.items():
+            self._scalar(f"loss/dev/{arm}", loss, step)
+            self._scalar(f"share/{arm}", self._seen.get(arm, 0) / total, step)
+
+    def saved(self, step: int) -> None:  # noqa: ARG002
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def _scalar(self, name: str, value: float, step: int) -> None:
+        self._writer.add_scalar(name, value, step)
