@@ -18,8 +18,9 @@ import numpy as np
 import torch
 
 from rota.data.store import Store
-from rota.evaluation.translator import Loader, find_windows, read_run
-from rota.student.attention import Layout
+from rota.evaluation.translator import Loader
+from rota.runs import Run
+from rota.student.kernels.attention import Layout
 from rota.student.transformer import Transformer, logits
 from rota.types import Batch, FloatArray
 
@@ -48,9 +49,9 @@ def main() -> int:
 
 def measure(run: Path, sentences: int) -> dict[tuple[str, str], FloatArray]:
     """By group of languages and split: share of right tokens, loss of these, of the others, of all."""
-    store = Store.open(Path(read_run(run)["data"]["folder"]))
+    store = Store.open(Path(Run(run).setting("data.folder")))
     loader = Loader(run, "cpu")
-    network = loader.network(find_windows(run, 1)[-1][0])
+    network = loader.network(loader.run.checkpoint().step)
     groups = {"low-resource": store.low_resource, "high-resource": store.high_resource}
     return {
         (group, split): summary(torch.cat([tokens(network, store, split, name, sentences) for name in languages]))

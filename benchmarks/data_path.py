@@ -19,9 +19,9 @@ import numpy as np
 
 from machine.work import padding as padded_share
 from rota.data.batches import cut, make_stream
-from rota.data.cleaning import CleaningConfig
-from rota.data.corpus import CorpusConfig
-from rota.data.prepare import prepare
+from rota.data.corpora.sources import CorpusConfig
+from rota.data.preparation.cleaning import CleaningConfig
+from rota.data.preparation.stages import prepare
 from rota.data.store import Sentences, Store
 from rota.data.subwords import SubwordsConfig
 from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Batch, IntArray

@@ -25,8 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from rota.data.manifest import Manifest
-from rota.data.store import Flat
+from rota.data.store import Flat, Manifest
 from rota.settings import parse_count
 from rota.types import IntArray
 from tree import Use, watched

@@ -24,10 +24,12 @@ from rota import api
 from rota.config import parse_config
 from rota.data.store import Store
 from rota.evaluation.config import EvaluationConfig
+from rota.evaluation.evaluate import open_data
 from rota.evaluation.selection import dev_bleu, selection_pairs
-from rota.evaluation.translations import SELECTION_PART, Combination, Counter, Translations
-from rota.evaluation.translator import Loader, find_windows, read_run
-from rota.student.decoding import EncoderCache
+from rota.evaluation.translator import SELECTION_PART, Counter, Loader, Translations
+from rota.runs import Run
+from rota.runs.standing import Model
+from rota.student.search import EncoderCache
 from rota.training.loop import Loop
 from rows import Results, row
 
@@ -40,7 +42,7 @@ WAYS = [
 
 def main() -> int:
     arguments = parse()
-    if not (arguments.run / "run.json").is_file():
+    if not Run(arguments.run).exists:
         print(f"SKIPPED: no run at {arguments.run}; make it with rota demo, or give a run as the first argument")
         return 0
     torch.set_num_threads(arguments.threads)
@@ -72,28 +74,29 @@ def parse() -> argparse.Namespace:
 
 def measure(arguments: argparse.Namespace, scratch: Path) -> tuple[list[float], list[list[float]]]:
     """Times of training between checkpoints, and for each way those of the windows, in turn."""
-    store = Store.open(Path(read_run(arguments.run)["data"]["folder"]))
-    pairs = selection_pairs(store, store.low_resource, read_run(arguments.run)["config"]["training"]["teacher_dev"])
+    run = Run(arguments.run)
+    store = open_data(run)
+    pairs = selection_pairs(store, store.low_resource, run.setting("config.training.teacher_dev"))
     print(f"{sum(map(len, pairs.values()))} low-resource dev sentences")
-    first, *windows = find_windows(arguments.run, 4)
+    first, *windows = run.checkpoints().windows(4)
     loop = student_loop(arguments, store, len(windows), scratch / "training")
     ways = [fresh(arguments.run, scratch / f"{way.combine}-{way.beam}", way) for way in WAYS]
     silent = Counter("", 0, lambda *_: None)
     for way, translations in zip(WAYS, ways, strict=True):
-        dev_bleu(translations, Combination(first, way.combine), pairs, silent)
+        dev_bleu(translations, Model(first, way.combine), pairs, silent)
     training: list[float] = []
     translating: list[list[float]] = [[] for _ in WAYS]
     for number, window in enumerate(windows, start=1):
         training.append(timed(lambda until=number * arguments.updates: loop.run(until)))
         for way, translations, times in zip(WAYS, ways, translating, strict=True):
-            model = Combination(window, way.combine)
+            model = Model(window, way.combine)
             times.append(timed(lambda sets=translations, model=model: dev_bleu(sets, model, pairs, silent)))
     return training, translating
 
 
 def student_loop(arguments: argparse.Namespace, store: Store, rounds: int, folder: Path) -> Loop:
     """The run's own config, at the size of batches that is asked for."""
-    config = read_run(arguments.run)["config"]
+    config = Run(arguments.run).about["config"]
     config["training"] |= {
         "steps": rounds * arguments.updates,
         "tokens": arguments.tokens,
@@ -106,8 +109,9 @@ def student_loop(arguments: argparse.Namespace, store: Store, rounds: int, folde
 def fresh(run: Path, folder: Path, way: EvaluationConfig) -> Translations:
     """The run without its translations, so that nothing is reused."""
     folder.mkdir()
-    for name in ("run.json", "subwords.json", "checkpoints"):
-        (folder / name).symlink_to((run / name).resolve())
+    of_run = Run(run)
+    for path in (of_run.about_path, of_run.subwords_path, of_run.checkpoints_folder):
+        (folder / path.name).symlink_to(path.resolve())
     return Translations(Loader(folder, "cpu", keep=4), SELECTION_PART, way.selecting, EncoderCache())
 
 

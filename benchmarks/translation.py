@@ -86,7 +86,7 @@ def make_models(corpus: Path, folder: Path) -> None:
     """Whatever is not there yet: data, run, exports."""
     from rota import api
     from rota.config import parse_config
-    from rota.evaluation.export import export
+    from rota.export.model import export
 
     languages = sorted(path.name.removesuffix("-en") for path in corpus.glob("*-en"))
     text = {split: f"{corpus}/{{language}}-en/{split}.{{side}}.gz" for split in ("train", "dev", "test")}
@@ -147,8 +147,8 @@ def drop_slower_rival(
 
 
 def load_engines(folder: Path, threads: int) -> dict[str, Engine]:
-    from rota.evaluation.ctranslate import CTranslator
     from rota.evaluation.translator import Translator
+    from rota.export.ctranslate import CTranslator
     from rota.student.search import translate
 
     ours = Translator.load(folder / "run").networks

@@ -9,28 +9,33 @@ import rota
 
 ROOT = Path(rota.__file__).parent
 
-LEAVES = {"types", "settings", "files", "runs", "statistics"}
+LEAVES = {"types", "measures", "settings", "files", "runs", "statistics", "team"}
 PARTS = {"data", "student", "teachers"}
-COMPOSERS = {"training", "evaluation"}
+COMPOSERS = {"training", "evaluation", "export"}
 ALL_BELOW_CONFIG = LEAVES | PARTS | COMPOSERS
 
 MAY_IMPORT: dict[str, set[str]] = {
-    "types": set(),
+    "measures": set(),
+    "types": {"measures"},
     "settings": set(),
     "files": set(),
     "runs": {"types", "settings", "files"},
     "statistics": {"types"},
+    "team": {"types"},
     "data": LEAVES,
     "student": LEAVES,
     "teachers": LEAVES,
     "training": LEAVES | PARTS,
-    "evaluation": LEAVES | PARTS,
+    "evaluation": LEAVES | PARTS,  # the teachers for the probe of a saved Q network alone
+    "export": LEAVES | {"data", "student", "evaluation"},
+    "simulation": LEAVES | {"teachers", "training"},
+    "testing": LEAVES | {"teachers", "training"},
     "report": {"types", "settings", "files", "runs", "statistics"},  # files only: it never loads a model
     "config": ALL_BELOW_CONFIG,
     "mistakes": ALL_BELOW_CONFIG | {"config"},
     "api": ALL_BELOW_CONFIG | {"config", "mistakes"},
     "experiments": ALL_BELOW_CONFIG | {"config", "mistakes", "api"},
-    "cli": ALL_BELOW_CONFIG | {"config", "api", "report", "experiments"},
+    "cli": ALL_BELOW_CONFIG | {"config", "api", "report", "experiments", "export", "simulation"},
     "__init__": ALL_BELOW_CONFIG | {"config", "api"},
     "__main__": {"cli"},
 }

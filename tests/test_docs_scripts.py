@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent / "evaluation"))
+sys.path.insert(0, str(Path(__file__).parent / "export"))
 
 from export_cases import SENTENCES, make_run
 
-from rota.evaluation.export import export
 from rota.evaluation.translator import Translator
+from rota.export.model import export
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -52,7 +52,7 @@ def test_a_script_translates_as_rota_does_without_importing_it(run, tmp_path, sc
 
 def test_the_model_card_shows_the_way_that_the_scripts_go():
     """Line by line, where they name the same things."""
-    from rota.evaluation.model_card import USE
+    from rota.export.model_card import USE
 
     for script, to in (("use_transformers.py", "hf"), ("use_ctranslate2.py", "ctranslate2")):
         text = (DOCS / script).read_text(encoding="utf-8")

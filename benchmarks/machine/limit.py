@@ -16,10 +16,10 @@ import torch
 
 from machine.pieces import Piece
 from machine.work import Seconds, make_student, random_batch, timed, update_flops
-from rota.student.loss import CHUNK_LOGITS, CHUNK_ROWS
+from rota.student.config import Shape
+from rota.student.kernels.loss import CHUNK_LOGITS, CHUNK_ROWS
 from rota.student.nmt import NMT
-from rota.student.packs import pieces
-from rota.student.transformer import Shape
+from rota.student.pieces import pieces
 from rota.types import Batch
 from rows import Row, row
 

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from rota.data.manifest import MANIFEST
+from rota.data.store import MANIFEST
 from rota.student.config import PRESETS
 from rows import Row
 

@@ -14,14 +14,15 @@ from machine.pieces import Piece
 from machine.work import CLOCKS, forward_flops, make_student, open_data, timed, update_flops
 from rota.data.batches import make_stream
 from rota.data.store import Store
+from rota.measures import DevLoss, GroupLosses, JointLoss
 from rota.student.nmt import NMT
 from rota.teachers import Classroom, TeacherConfig
-from rota.teachers.dqn_config import DQNConfig
+from rota.teachers.bandits.tscl import TSCLConfig
+from rota.teachers.dqn.config import DQNConfig
 from rota.teachers.static import UniformConfig
-from rota.teachers.tscl import TSCLConfig
 from rota.training.devsets import DevSets
 from rota.training.probe import Probe
-from rota.types import Decision, Watch
+from rota.training.turns import Turns
 from rows import Row, row
 
 STEPS = 150_000
@@ -79,25 +80,27 @@ class Lesson:
     def __init__(self, store: Store, student: NMT, config: TeacherConfig) -> None:
         self.config = config
         classroom = Classroom(store.sizes, store.low_resource, STEPS)
-        self.teacher = config.build(classroom, np.random.default_rng(1))
-        self.probe = Probe(student, DevSets(store, config.measurements(), teacher_share=0.5, validate_tokens=4_000))
+        teacher = config.build(classroom, np.random.default_rng(1))
+        self.turns = Turns(teacher, decide_every=config.decide_every, observe_every=config.observe_every)
+        self.sets = DevSets(store, teacher_share=0.5, validate_tokens=4_000)
+        self.probe = Probe(student, self.sets)
         self.shape, self.arms = student.network.shape, store.languages
-        self.decision = Decision(store.languages[0], "benchmark")
         self.step = 0
 
     @property
     def updates(self) -> int:
         """Between two observations."""
-        return self.config.observe_every or self.config.decide_every
+        return self.turns.observe_every
 
     def observe(self) -> None:
-        """An observation, and all decisions up to the next one."""
-        self.step += self.updates
-        played = {self.decision.arm: self.updates}
-        watches = self.teacher.watches
-        self.teacher.tell(self.probe.observe(self.step, self.decision, watches, played=played, train_loss=0.0))
-        for _ in range(self.updates // self.config.decide_every):
-            self.teacher.ask(self.step)
+        """All decisions up to the next observation, and that observation; updates cost nothing here."""
+        measures = None
+        while measures is None:
+            arm = self.turns.decide(self.step).arm
+            self.turns.played(0.0, {arm: 1})
+            self.step += 1
+            measures = self.turns.due(self.step)
+        self.turns.tell(self.step, self.probe.read(self.step, measures, self.turns.window()))
 
     def share(self, observing: float, updating: float) -> float:
         """Of a run with so much for an observation and its decisions, and so much for one update."""
@@ -105,14 +108,16 @@ class Lesson:
 
     def flops(self) -> float:
         """Operations of an observation: forward only, one turn of the groups; then the teacher's own learning."""
-        watches, sets = self.teacher.watches, self.probe.sets
         total = 0.0
-        if Watch.DEV_LOSS in watches:
-            total += forward_flops(self.shape, sets.reward[self.decision.arm])
-        if Watch.JOINT_LOSS in watches:
-            total += forward_flops(self.shape, sets.joint)
-        if Watch.PROTOTYPE in watches:
-            total += statistics.mean(forward_flops(self.shape, batch) for batch in sets.prototype.batches)
+        for measure in self.turns.watches:
+            if isinstance(measure, DevLoss):
+                batches = self.sets.by_arm(measure).values()
+                total += statistics.mean(forward_flops(self.shape, batch) for batch in batches)
+            if isinstance(measure, JointLoss):
+                total += forward_flops(self.shape, self.sets.joint(measure))
+            if isinstance(measure, GroupLosses):
+                turns = self.sets.groups(measure).batches
+                total += statistics.mean(forward_flops(self.shape, batch) for batch in turns)
         return total + learning_flops(self.config, len(self.arms))
 
 

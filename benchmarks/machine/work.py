@@ -16,9 +16,8 @@ import numpy as np
 from rota import api
 from rota.config import parse_config
 from rota.data.store import Store
-from rota.student.config import StudentConfig
+from rota.student.config import Shape, StudentConfig
 from rota.student.nmt import NMT, build_student
-from rota.student.transformer import Shape
 from rota.types import Batch, IntArray
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 import numpy as np
 
 from rota.config import RunConfig, parse_config
-from rota.data.prepare import Progress
-from rota.data.prepare import prepare as prepare_data
+from rota.data.preparation.stages import Progress
+from rota.data.preparation.stages import prepare as prepare_data
 from rota.data.store import Store
 from rota.evaluation.config import Changes, EvaluationConfig
 from rota.mistakes import check_before_preparing
@@ -28,8 +28,7 @@ from rota.settings import FREE, ConfigError, leaves
 
 if TYPE_CHECKING:
     from rota.evaluation.evaluate import Evaluation
-    from rota.student.team import Team
-    from rota.training.devsets import DevSets
+    from rota.team import Team
     from rota.training.loop import Listener, Loop
 
 Listeners: TypeAlias = "Sequence[Listener | Callable[[Loop], Listener]]"
@@ -69,14 +68,15 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     from rota.data.batches import make_stream
     from rota.runs import Record
     from rota.student.nmt import build_student
-    from rota.student.team import Team
     from rota.teachers import Classroom, build_teacher
+    from rota.team import Team
     from rota.training.devsets import DevSets
     from rota.training.distributed import NoRecord
     from rota.training.journal import Journal
     from rota.training.loop import Loop
     from rota.training.probe import Probe
     from rota.training.streams import Streams
+    from rota.training.turns import Turns
 
     training, team = config.training, team or Team()
     store.check()
@@ -90,28 +90,28 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
         seed=seed_for(config.seed, "student"),
         team=team,
     )
-    sets = DevSets(
-        store,
-        config.teacher.measurements(),
-        teacher_share=training.teacher_dev,
-        validate_tokens=training.validate_tokens,
+    sets = DevSets(store, teacher_share=training.teacher_dev, validate_tokens=training.validate_tokens)
+    teacher = build_teacher(config.teacher, classroom, np.random.default_rng(seed_for(config.seed, "teacher")))
+    turns = Turns(
+        teacher,
+        decide_every=config.teacher.decide_every,
+        observe_every=config.teacher.observe_every,
+        listens=config.teacher.listens,
+        broadcast=team.share,
     )
     budget = {store.languages[-1]: training.last_arm_tokens or training.tokens}
     streams_seed = seed_for(config.seed, "streams")
     loop = Loop(
         student,
-        build_teacher(config.teacher, classroom, np.random.default_rng(seed_for(config.seed, "teacher"))),
+        turns,
         Streams(lambda arm: make_stream(store, arm, budget.get(arm, training.tokens), streams_seed)),
-        Probe(student, sets),
+        Probe(student, sets, config.teacher.gauges()),
         Journal(run, Record if team.first else NoRecord),
         Run(run).checkpoints(training.keep),
         training,
-        decide_every=config.teacher.decide_every,
-        observe_every=config.teacher.observe_every,
-        listens=config.teacher.listens,
-        team=team,
+        team,
     )
-    team.after_first(lambda: start_run(config, store, sets, run))
+    team.after_first(lambda: start_run(config, store, sets.sizes(turns.watches), run))
     loop.resume()
     return loop
 
@@ -208,22 +208,18 @@ def evaluate(
     ``select``: low-resource, macro, high-resource, loss or none. ``combine``: last, average or ensemble.
     """
     from rota.evaluation.evaluate import evaluate as evaluate_run
+    from rota.evaluation.evaluate import open_data
 
-    run = Path(run)
-    about = Run(run)
-    store = Store.open(Path(about.setting("data.folder")))
-    if store.fingerprint != about.setting("data.fingerprint"):
-        raise ValueError(
-            f"{store.folder} holds other data than {run} was trained on; prepare those again, or train anew"
-        )
-    written = EvaluationConfig.model_validate(about.setting("config.evaluation"))
+    found = Run(run)
+    store = open_data(found)
+    written = EvaluationConfig.model_validate(found.setting("config.evaluation"))
     config = written.changed(step=step, **changes)
-    return evaluate_run(run, store, config, split=split, step=step, progress=progress)
+    return evaluate_run(found.folder, store, config, split=split, step=step, progress=progress)
 
 
-def start_run(config: RunConfig, store: Store, sets: DevSets, run: Path) -> None:
+def start_run(config: RunConfig, store: Store, measured: dict[str, Any], run: Path) -> None:
     """Write what the run is, or make sure that the folder holds this very run."""
-    folder, about = Run(run), describe(config, store) | {"measured": sets.sizes()}
+    folder, about = Run(run), describe(config, store) | {"measured": measured}
     if folder.is_published:
         raise ConfigError(f"{run} holds published records, without models to go on from; choose another folder")
     if folder.exists:

@@ -12,15 +12,16 @@ from pydantic import Field, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from rota.data.cleaning import CleaningConfig
-from rota.data.corpus import CorpusConfig
+from rota.data.corpora.sources import CorpusConfig
+from rota.data.preparation.cleaning import CleaningConfig
 from rota.data.subwords import SubwordsConfig
 from rota.evaluation.config import EvaluationConfig
 from rota.settings import ConfigError, Count, Settings, explain
 from rota.student.config import StudentConfig
 from rota.teachers import TEACHERS, AnyTeacherConfig, TeacherConfig
+from rota.teachers.lookup import find_kind
 from rota.teachers.static import UniformConfig
-from rota.training.loop import TrainingConfig
+from rota.training.config import TrainingConfig
 
 
 class DataConfig(CorpusConfig):
@@ -115,7 +116,11 @@ def teacher_config(name: str, overrides: Sequence[str] = ()) -> TeacherConfig:
 
 def short_run(name: str) -> dict[str, Any]:
     """The settings of a named teacher for a run that is much shorter than the paper's."""
-    return {"name": name, **(TEACHERS[name].short_run() if name in TEACHERS else {})}
+    try:
+        kind = find_kind(name, TEACHERS)
+    except ValueError:
+        return {"name": name}  # checking it says what is wrong with the name
+    return {"name": name, **kind.short_run()}
 
 
 class Teaching(Settings):

@@ -11,14 +11,14 @@ from rota.runs import Run
 from rota.settings import ConfigError
 
 if TYPE_CHECKING:
-    from rota.student.team import Team
+    from rota.team import Team
 
 logger = logging.getLogger(__name__)
 
 
 def check_before_preparing(config: RunConfig, run: Path, team: Team) -> None:
     """All of them, for the run in the folder ``run`` that ``team`` is about to train."""
-    from rota.student.devices import check_machine
+    from rota.student.hardware import check_machine
 
     check_durations(config)
     check_machine(config.student)

@@ -99,10 +99,25 @@ DurationField = Annotated[Duration, PlainValidator(_duration), PlainSerializer(_
 """A field of type :class:`Duration`; serialised as it is written in YAML."""
 
 
-def explain(error: ValidationError, model: type[BaseModel]) -> str:
-    """The first mistake of a validation as one line: where, what, and what would have been right."""
+class MistakeInsideError(ValueError):
+    """A validator that checked its value with a model of its own choice found a mistake in it."""
+
+    def __init__(self, error: ValidationError, model: type[BaseModel]) -> None:
+        super().__init__(explain(error, model))
+        self.error, self.model = error, model
+
+
+def explain(error: ValidationError, model: type[BaseModel], within: str = "") -> str:
+    """The first mistake of a validation as one line: where, what, and what would have been right.
+
+    ``within`` is the place of the model itself.
+    """
     first, *others = _same_mistake(error.errors(include_url=False), model)
     owner, place = _owner(model, first["loc"])
+    place = ".".join(filter(None, (within, place)))
+    inside = first.get("ctx", {}).get("error")
+    if isinstance(inside, MistakeInsideError):
+        return explain(inside.error, inside.model, place)
     if first["type"] == "extra_forbidden":
         return f"unknown key {place!r}{_nearest(str(first['loc'][-1]), list(owner.model_fields))}"
     if first["type"] == "missing":

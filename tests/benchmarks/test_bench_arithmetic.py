@@ -17,10 +17,10 @@ from machine.spending import PRODUCTS, REST, kind_of
 from machine.streams import shares_of_updates
 from machine.teaching import learning_flops, teacher_config
 from machine.work import forward_flops, make_student, padding, random_batch, update_flops
+from rota.student.config import Shape
 from rota.student.nmt import TRAINING_TOKENS
-from rota.student.packs import pieces
-from rota.student.transformer import Shape
-from rota.teachers.dqn_config import DQNConfig
+from rota.student.pieces import pieces
+from rota.teachers.dqn.config import DQNConfig
 from rota.types import Batch
 
 PEERS = Path(__file__).parents[2] / "benchmarks" / "peers"
@@ -118,8 +118,8 @@ def test_the_update_of_a_q_network_is_three_products_and_one_of_the_target_netwo
 
 
 def test_rotation_is_read_from_the_name_of_the_teacher():
-    assert teacher_config("dqn, refresh 1/5").measurements().refresh_every == 5
-    assert teacher_config("dqn").measurements().refresh_every == 1
+    assert teacher_config("dqn, refresh 1/5").state_measure.refresh_every == 5
+    assert teacher_config("dqn").state_measure.refresh_every == 1
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from rota import api
 from rota.cli import demo
-from rota.data.catalogues import CatalogueUnavailable
+from rota.data.corpora.gettext import CatalogueUnavailable
 
 TINY = {
     "data": {

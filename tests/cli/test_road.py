@@ -259,13 +259,5 @@ def test_the_teachers_are_listed_with_their_parameters(rota):
         assert words in output
 
 
-def test_help_does_not_wait_for_torch():
-    import subprocess
-    import sys
-
-    code = "import sys, rota.cli; assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_a_config_of_python_values_is_checked_like_a_file():
     assert parse_config({"data": {"corpus": "synthetic"}}).teacher.name == "uniform"

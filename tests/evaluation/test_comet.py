@@ -13,8 +13,10 @@ from ruamel.yaml import YAML
 
 from rota.evaluation.comet import Comet, find_checkpoint
 from rota.evaluation.comparison import compare_runs
-from rota.evaluation.scores import add_comet, reported_model
+from rota.evaluation.evaluate import add_comet
+from rota.runs import Run
 from rota.runs.records import read_record
+from rota.runs.standing import standing_scores
 
 SOURCES = ["bir pişik", "bir it təpənin üstündən qaçdı", ""]
 HYPOTHESES = ["a cat", "the dog ran over a hill", "a mat"]
@@ -195,11 +197,11 @@ def test_comet_is_added_to_the_records_once_and_can_be_compared(comet, tmp_path,
     ]
     heard = []
     for run in runs:
-        scores = add_comet(run, reported_model(run), store, comet, progress=lambda *call: heard.append(call))
+        scores = add_comet(Run(run), standing_scores(Run(run)), store, comet, progress=lambda *call: heard.append(call))
         assert set(scores) == {"lala", "lato"}
     assert heard[:2] == [("COMET of lala", 32, 40), ("COMET of lala", 40, 40)]
     before = (runs[0] / "evals.jsonl").read_bytes()
-    assert add_comet(runs[0], reported_model(runs[0]), store, comet)["lala"].signature == comet.signature
+    assert add_comet(Run(runs[0]), standing_scores(Run(runs[0])), store, comet)["lala"].signature == comet.signature
     assert (runs[0] / "evals.jsonl").read_bytes() == before
     entry = next(entry for entry in read_record(runs[0] / "evals.jsonl") if entry["metric"] == "comet")
     lines = (runs[0] / entry["sentence_scores"]).read_text().splitlines()

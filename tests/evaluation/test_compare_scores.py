@@ -7,7 +7,8 @@ import pytest
 from compared_runs import evaluate, make_run, prepare_corpus
 
 from rota.evaluation.comparison import compare_runs
-from rota.evaluation.scores import reported_model
+from rota.runs import Run
+from rota.runs.standing import standing_scores
 
 QUICK = ("--resamples", "200", "--trials", "200")
 
@@ -37,7 +38,7 @@ def test_a_better_run_is_told_from_a_worse_one(rota, store, tmp_path, monkeypatc
     assert code == 0, error
     assert "A: worse, step 100 (not selected)" in output
     assert "BLEU on the test sets of 2 languages, 40 sentences each." in output
-    assert "nrefs:1|bs:200|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp" in output
+    assert "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp" in output
     assert "one run of each" in output
     assert max(map(len, output.splitlines())) <= 100
     rows = read_csv(tmp_path / "all.csv")
@@ -97,10 +98,10 @@ def test_the_selected_model_speaks_for_a_run(store, tmp_path):
     run = make_run(tmp_path / "run", store, wrong=every(2), step=200)
     evaluate(run, store, wrong=every(5), step=100, steps=[50, 100], combine="ensemble", select="low-resource")
     evaluate(run, store, wrong=every(4), step=150, steps=[100, 150], combine="ensemble", select="macro")
-    assert reported_model(run).step == 150, "no selection.json: the later step of those selected"
+    assert standing_scores(Run(run)).model.step == 150, "no selection.json: that which was selected last"
     best = {"select": "low-resource", "best": {"steps": [50, 100], "step": 100}}
     (run / "selection.json").write_text(json.dumps(best))
-    model = reported_model(run)
+    model = standing_scores(Run(run)).model
     assert (model.step, model.kind) == (100, "ensemble of 2, selected by low-resource")
     found = compare_runs([make_run(tmp_path / "other", store, wrong=none)], [run], resamples=100, trials=100)
     assert "the models were made differently: ensemble of 2, selected by low-resource; not selected" in found.notes
@@ -111,8 +112,8 @@ def test_without_a_selection_the_last_step_speaks_with_the_search_of_the_config(
     evaluate(run, store, wrong=every(3), step=300, beam=1)
     evaluate(run, store, wrong=every(3), step=200)
     evaluate(run, store, wrong=every(3), step=400, languages=["lala"])
-    model = reported_model(run)
-    assert (model.step, model.search["beam"]) == (300, 5), "step 400 lacks a language"
+    scores = standing_scores(Run(run))
+    assert (scores.model.step, scores.search["beam"]) == (300, 5), "step 400 lacks a language"
 
 
 def test_different_searches_are_noted(store, tmp_path):

@@ -5,11 +5,12 @@ import pytest
 import torch
 
 from rota.evaluation.policy import probe_checkpoint, probe_q_network, probe_teacher_state
+from rota.measures import GroupLosses, JointLoss
 from rota.report.figures.teachers import plot_policy
 from rota.runs.checkpoints import Checkpoints
 from rota.teachers import Classroom, Uniform, build_teacher
-from rota.teachers.dqn_config import DQNConfig
-from rota.types import Observation
+from rota.teachers.dqn.config import DQNConfig
+from rota.testing import observation_of
 
 LANGUAGES = ("az", "tr", "ru")
 CLASSROOM = Classroom({"az": 5, "tr": 90, "ru": 80}, low_resource=("az",), steps=100)
@@ -23,9 +24,8 @@ def trained_teacher(**options):
     teacher = build_teacher(config, CLASSROOM, np.random.default_rng(1))
     for step in range(0, 80, 10):
         decision = teacher.ask(step)
-        teacher.tell(
-            Observation(step + 10, decision, {decision.arm: 10}, joint_loss=5 - 0.01 * step, prototype=np.full(6, 0.2))
-        )
+        values = {JointLoss: 5 - 0.01 * step, GroupLosses: np.full(6, 0.2)}
+        teacher.tell(observation_of(teacher.watches, step + 10, decision, values, updates=10))
     return teacher
 
 

@@ -6,7 +6,8 @@ import torch
 from window_cases import STEPS, damage, make_config, make_run, random_network, save_network
 
 from rota import api
-from rota.evaluation.translator import Loader, Translator, average_weights, find_window, find_windows
+from rota.evaluation.translator import Loader, Translator, average_weights
+from rota.runs import Run
 from rota.student import search
 
 TEXTS = ["lalo mite", "", "sano kile tulo", "a"]
@@ -105,33 +106,33 @@ def test_the_encoder_reads_the_same_sentences_once(run, monkeypatch):
 
 
 def test_windows_are_consecutive_checkpoints(run):
-    assert find_windows(run, 4) == [(10, 20, 30, 40), (20, 30, 40, 50), (30, 40, 50, 60)]
-    assert find_windows(run, 1) == [(step,) for step in STEPS]
-    assert find_window(run, 4) == (30, 40, 50, 60)
-    assert find_window(run, 3, step=40) == (20, 30, 40)
+    assert Run(run).checkpoints().windows(4) == [(10, 20, 30, 40), (20, 30, 40, 50), (30, 40, 50, 60)]
+    assert Run(run).checkpoints().windows(1) == [(step,) for step in STEPS]
+    assert Run(run).checkpoints().window(4) == (30, 40, 50, 60)
+    assert Run(run).checkpoints().window(3, step=40) == (20, 30, 40)
 
 
 def test_where_checkpoints_are_few_a_window_has_those_there_are(run, tmp_path, store, caplog):
     with caplog.at_level(logging.WARNING):
-        assert find_window(run, 4, step=20) == (10, 20)
-        assert find_windows(run, 20) == [STEPS]
+        assert Run(run).checkpoints().window(4, step=20) == (10, 20)
+        assert Run(run).checkpoints().windows(20) == [STEPS]
     assert "a window has 4 checkpoints" in caplog.text
     assert "using 6" in caplog.text
-    assert find_windows(make_run(tmp_path / "one", store, steps=(30,)), 4) == [(30,)]
+    assert Run(make_run(tmp_path / "one", store, steps=(30,))).checkpoints().windows(4) == [(30,)]
 
 
 def test_damaged_checkpoints_are_in_no_window(tmp_path, store, caplog):
     run = make_run(tmp_path / "damaged", store, steps=(10, 20, 30, 40))
     damage(run, 20)
-    assert find_windows(run, 2) == [(10, 30), (30, 40)]
-    assert find_window(run, 3) == (10, 30, 40)
+    assert Run(run).checkpoints().windows(2) == [(10, 30), (30, 40)]
+    assert Run(run).checkpoints().window(3) == (10, 30, 40)
     assert "20 is damaged (student.network.safetensors)" in caplog.text
     with pytest.raises(ValueError, match="no intact checkpoint of step 20"):
-        find_window(run, 2, step=20)
+        Run(run).checkpoints().window(2, step=20)
     for step in (10, 30, 40):
         damage(run, step)
     with pytest.raises(ValueError, match="no intact checkpoint; train it again"):
-        find_windows(run, 2)
+        Run(run).checkpoints().windows(2)
 
 
 @pytest.mark.parametrize(

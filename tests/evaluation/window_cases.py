@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from export_cases import Saved
 
 from rota import api
 from rota.config import RunConfig, parse_config
-from rota.data.dev_parts import selection_places
+from rota.data.division import selection_part
 from rota.data.store import Store
 from rota.evaluation.config import EvaluationConfig
-from rota.evaluation.translations import SELECTION_PART, Combination, translation_path
+from rota.evaluation.translator import SELECTION_PART, translation_path
+from rota.runs import Run
 from rota.runs.checkpoints import Checkpoints
 from rota.runs.records import Record
+from rota.runs.standing import Model
 from rota.student.transformer import Transformer
+from rota.types import State
 
 STEPS = (10, 20, 30, 40, 50, 60)
 LOW, HIGH = ("lala", "lali"), ("kiki",)
+
+
+@dataclass
+class Saved:
+    """A part that is nothing but its state."""
+
+    state: State
+
+    def state_dict(self) -> State:
+        return self.state
+
+    def load_state_dict(self, state: State) -> None:
+        self.state = state
 
 
 def make_config(data: Path, **evaluation: object) -> RunConfig:
@@ -76,7 +92,7 @@ def damage(run: Path, step: int) -> None:
 def selection_references(store: Store, arm: str) -> list[str]:
     """The English of the dev sentences that choose checkpoints, with the default half for the teacher."""
     pairs = store.text("dev", arm)
-    return [pairs[place][1] for place in selection_places(len(pairs), 0.5)]
+    return [pairs[place][1] for place in selection_part(len(pairs), 0.5)]
 
 
 def write_translations(
@@ -85,7 +101,7 @@ def write_translations(
     """Dev translations for each window, as if made before: perfect for the languages named, nonsense for others."""
     for steps, languages in right.items():
         for arm in store.languages:
-            path = translation_path(run, Combination(steps, config.combine), SELECTION_PART, arm, config.selecting)
+            path = translation_path(Run(run), Model(steps, config.combine), SELECTION_PART, arm, config.selecting)
             path.parent.mkdir(exist_ok=True)
             references = selection_references(store, arm)
             lines = references if arm in languages else ["zzz"] * len(references)

@@ -159,7 +159,10 @@ def test_a_second_interruption_kills(tmp_path):
 
 @pytest.mark.parametrize(
     ("interruptions", "said"),
-    [(1, "; stopped, and what was running is saved; go"), (2, "; killed; each goes on from its last checkpoint; go")],
+    [
+        (1, "; stopped, and what was running is saved; continue"),
+        (2, "; killed; each resumes from its last checkpoint; continue"),
+    ],
 )
 def test_what_is_said_at_the_end_tells_saved_runs_from_killed_ones(tmp_path, capsys, interruptions, said):
     world, stop = World(tmp_path, ends={"uniform/seed-1": (99, 0), "warm/seed-1": (99, 0)}), StopSignal()

@@ -8,7 +8,7 @@ from rota.experiments.scale import Scale, merged, scaled
 from rota.experiments.suites.paper import BASE, CONTROLS, DQN_ABLATION, MAIN, TSCL_ABLATION, written
 from rota.settings import ConfigError, Duration, DurationField
 from rota.teachers.base import TeacherConfig
-from rota.teachers.dqn_config import same_fraction
+from rota.teachers.dqn.config import same_fraction
 from rota.teachers.static import TwoPhaseConfig
 
 SIZE = Scale(steps=1_500, tokens=1_000, peak=0.003, more_decisions=5)

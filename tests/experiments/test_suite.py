@@ -129,7 +129,7 @@ def test_a_mistake_in_a_suite_is_one_line_with_its_place(tmp_path, change, messa
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("teacher: uniform", "teacher: unifrom"), "unknown 'name' 'unifrom'; did you mean 'uniform'"),
+        (("teacher: uniform", "teacher: unifrom"), "unknown name 'unifrom'; did you mean 'uniform'"),
         (("tokens: 150", "tokens: many"), "training.tokens"),
         (("warmup: 30", "warmup: 300"), "teacher.warmup lasts 300 steps and the run 80"),
         (

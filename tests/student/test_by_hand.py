@@ -12,10 +12,10 @@ from student_cases import CPU
 from torch.nn import functional
 
 from rota.student import hardware
-from rota.student.attention import Layout, attend
 from rota.student.config import StudentConfig
-from rota.student.dropout import Noise
-from rota.student.linear import Linear
+from rota.student.kernels.attention import Layout, attend
+from rota.student.kernels.dropout import Noise
+from rota.student.kernels.linear import Linear
 from rota.student.nmt import build_student
 
 SOURCE, TARGET = np.array([3, 1, 5]), np.array([2, 4, 4])

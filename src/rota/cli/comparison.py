@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from rota.evaluation.comparison import Comparison, Row, Run
+    from rota.evaluation.comparison import Compared, Comparison, Row
 
 ALPHA = 0.05
 LATEX_SPECIAL = {sign: f"\\{sign}" for sign in "&%$#_{}"} | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}"}
@@ -36,7 +36,7 @@ def comparison_table(found: Comparison, width: int = 100) -> Group:
 def headers(found: Comparison) -> list[str]:
     if _has_seeds(found):
         return ["language", "A", "B", "B - A", "95 % (seeds)", "p t", "p flip", "95 % (sent.)"]
-    return ["language", "A", "B", "B - A", "95 % interval", "p", "p bs", "p ar"]
+    return ["language", "A", "B", "B - A", "95 % interval", "p", "p ar"]
 
 
 def cells(row: Row) -> list[str]:
@@ -45,10 +45,9 @@ def cells(row: Row) -> list[str]:
     name = row.name + (" (low)" if row.low_resource else "")
     difference = f"{row.difference:+.2f}{star}"
     if row.seeds is None:
-        bs = _p(row.sacrebleu.p_bootstrap) if row.sacrebleu else "-"
         scores = (f"{scores[0]:.2f}" for scores in (row.baseline, row.system))
         sentences = _interval(row.bootstrap.interval)
-        return [name, *scores, difference, sentences, _p(row.bootstrap.p), bs, _p(row.p_randomisation)]
+        return [name, *scores, difference, sentences, _p(row.bootstrap.p), _p(row.p_randomisation)]
     means = (f"{_mean(scores):.1f} ± {_sd(scores):.1f}" for scores in (row.baseline, row.system))
     p_values = (_p(row.seeds.p_t), _p(row.seeds.p_permutation))
     return [name, *means, difference, _interval(row.seeds.interval), *p_values, _interval(row.bootstrap.interval)]
@@ -72,14 +71,11 @@ def caption(found: Comparison) -> list[str]:
 
 
 def _run_caption(found: Comparison) -> list[str]:
-    whose = "" if found.metric == "comet" else "; by sacreBLEU for single languages"
-    lines = [
+    return [
         f"95 % interval, p: {found.resamples:,} paired bootstrap resamples within each language, two-sided.",
-        f"p ar: paired approximate randomisation, {found.trials:,} trials, two-sided{whose}.",
+        f"p ar: paired approximate randomisation, {found.trials:,} trials, two-sided.",
+        _marks("p ar", found),
     ]
-    if found.metric != "comet":
-        lines.append("p bs: sacreBLEU's paired bootstrap, which looks in one direction: often half of p, or less.")
-    return [*lines, _marks("p ar", found)]
 
 
 def _marks(p: str, found: Comparison) -> str:
@@ -104,7 +100,7 @@ def _has_seeds(found: Comparison) -> bool:
     return found.rows[0].seeds is not None
 
 
-def _describe(runs: Sequence[Run]) -> str:
+def _describe(runs: Sequence[Compared]) -> str:
     if len(runs) == 1:
         return f"{runs[0].folder}, {runs[0].model}"
     parents = {run.folder.parent for run in runs}
@@ -155,7 +151,6 @@ def _values(row: Row, found: Comparison) -> dict[str, object]:
         "sentences_low": low,
         "sentences_high": high,
         "p_bootstrap": row.bootstrap.p,
-        "p_bootstrap_sacrebleu": row.sacrebleu.p_bootstrap if row.sacrebleu else "",
         "p_randomisation": row.p_randomisation,
         "seeds_low": several.interval[0] if several else "",
         "seeds_high": several.interval[1] if several else "",

@@ -10,10 +10,10 @@ from rota.cli import views
 from rota.cli.runs import train_with_display
 from rota.cli.scores import evaluate_with_display
 from rota.config import RunConfig, parse_config, short_run
-from rota.data.catalogues import CatalogueUnavailable
+from rota.data.corpora.gettext import CatalogueUnavailable
 from rota.data.store import Store
 from rota.evaluation.evaluate import Evaluation
-from rota.evaluation.translations import read_translations
+from rota.evaluation.translator import read_lines
 from rota.report.figures.shares import plot_shares
 from rota.teachers import TEACHERS
 
@@ -105,7 +105,7 @@ def _samples(store: Store, evaluation: Evaluation) -> list[dict[str, str]]:
     samples = []
     for arm in (store.low_resource or store.languages)[:4]:
         pairs = store.text("test", arm)
-        translations = read_translations(evaluation.translations[arm])
+        translations = read_lines(evaluation.translations[arm])
         for index in (len(pairs) // 3, 2 * len(pairs) // 3):
             source, reference = pairs[index]
             found = {"language": arm, "source": source, "translation": translations[index], "reference": reference}

@@ -15,8 +15,8 @@ from rota.cli import views
 from rota.cli.application import RunPath, app
 
 if TYPE_CHECKING:
-    from rota.evaluation.ctranslate import CTranslator
     from rota.evaluation.translator import Translator
+    from rota.export.ctranslate import CTranslator
 
 CHUNK = 2000
 """Lines that are read, sorted by length, translated and written together: memory stays small, output comes early."""
@@ -39,7 +39,7 @@ def translate(
 
     Example: rota translate runs/my --language az < in.txt > out.txt
     """
-    from rota.data.corpus import decode_lines
+    from rota.data.corpora.parallel import decode_lines
 
     translator = _open(model, step, threads, selected=selected)
     translator.subwords.tag(language)  # an unknown language is a mistake even before the first line
@@ -55,8 +55,8 @@ def translate(
 
 
 def _open(model: Path, step: int | None, threads: int | None, *, selected: bool) -> Translator | CTranslator:
-    from rota.evaluation.ctranslate import CTranslator, is_ctranslate2
-    from rota.evaluation.translator import Translator, selected_model
+    from rota.evaluation.translator import Translator
+    from rota.export.ctranslate import CTranslator, is_ctranslate2
 
     if selected and step is not None:
         raise ValueError(f"--selected and --step {step} name two models; give one of them")
@@ -73,8 +73,7 @@ def _open(model: Path, step: int | None, threads: int | None, *, selected: bool)
 
         torch.set_num_threads(threads)
     if selected:
-        steps, combine = selected_model(model)
-        return Translator.load(model, steps=steps, combine=combine)
+        return Translator.load_selected(model)
     return Translator.load(model, step=step)
 
 
@@ -102,7 +101,7 @@ def export(
 
     Example: rota export runs/my --to ctranslate2 --quantization int8 --out models/my
     """
-    from rota.evaluation.export import export as export_run
+    from rota.export.model import export as export_run
 
     folder = export_run(run, out, to=to, step=step, selected=selected, combine=combine, quantization=quantization)
     views.say(f"wrote {folder}; its README.md says what it is and how it is used")

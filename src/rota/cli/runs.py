@@ -92,7 +92,6 @@ def train_with_display(config: RunConfig, run: Path, *, until: int | None, again
     An interrupted command ends with the exit code of its signal, so that a script does not go on.
     """
     from rota import api
-    from rota.training.distributed import RankLostError
     from rota.training.stop import StopSignal
 
     views.log_to_console()
@@ -105,12 +104,7 @@ def train_with_display(config: RunConfig, run: Path, *, until: int | None, again
         return _display(config, run, loop)
 
     stop = StopSignal()
-    try:
-        loop = api.train(config, run, until=until, listeners=[display], progress=views.ProgressBar(), stop=stop)
-    except RankLostError as error:
-        if error.speaks:
-            raise
-        raise SystemExit(1) from None
+    loop = api.train(config, run, until=until, listeners=[display], progress=views.ProgressBar(), stop=stop)
     if loop.step >= loop.steps:
         done = f"trained {_steps(loop)}; next:" if begun else f"{run} is trained: {_steps(loop)}. Next:"
         views.say(f"{done} {views.program()} evaluate {run}")

@@ -105,7 +105,7 @@ def _load_comet(name: str) -> Comet:
 
 
 def _with_comet(run: Path, evaluation: Evaluation, comet: Comet) -> Evaluation:
-    from rota.evaluation.scores import with_comet
+    from rota.evaluation.evaluate import with_comet
 
     with views.ProgressBar() as progress:
         return with_comet(run, evaluation, comet, progress=progress)

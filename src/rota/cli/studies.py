@@ -171,7 +171,7 @@ def _say_how_it_ended(queue: Queue, out: Path, stop: StopSignal, *, saved: bool)
     done = sum(entry.doing == "done" for entry in queue.entries.values())
     where = f"{done} of {len(queue.entries)} runs are done, in {out}"
     if stop.received is not None:
-        how = "stopped, and what was running is saved" if saved else "killed; each goes on from its last checkpoint"
+        how = "stopped, and what was running is saved" if saved else "killed; each resumes from its last checkpoint"
         views.say(f"{where}; {how}; continue with: {again}")
         raise SystemExit(128 + signal.Signals[stop.received])
     if failures:
@@ -193,7 +193,7 @@ def _starter(where: str, threads: int) -> Start:
 
 def _jobs_at_once(where: str, threads: int) -> int:
     """As many jobs as there are cores for."""
-    from rota.data.workers import cores
+    from rota.data.preparation.workers import cores
     from rota.experiments import on_ray
 
     return on_ray.cluster_jobs(threads) if where == "ray" else max(1, cores() // threads)

@@ -42,8 +42,8 @@ def simulate(
     Example: rota simulate tscl --world switch --set epsilon=0.3
     """
     from rota.config import teacher_config
-    from rota.training.scripted import make_world
-    from rota.training.simulate import compare
+    from rota.simulation.simulate import compare
+    from rota.simulation.worlds import make_world
 
     configs = {name: teacher_config(name, set_ or []) for name in names or ["uniform", "tscl", "dqn"]}
     results = compare(configs, make_world(world, steps), steps, seed=seed)

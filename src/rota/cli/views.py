@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from rota.evaluation.evaluate import Evaluation
     from rota.evaluation.policy import PolicyProbe
     from rota.evaluation.selection import Selection
+    from rota.simulation.simulate import SimulationResult
     from rota.teachers import TeacherConfig
-    from rota.training.simulate import SimulationResult
 
 # Users' text is printed through this: "[/b]" in a sentence or a path is not markup.
 console = Console(markup=False, emoji=False, highlight=False)

@@ -2,45 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rota.data.corpus import Split
 from rota.data.store import Store
-from rota.evaluation.counts import OF_SUMS
-from rota.evaluation.metrics import groups, score
-from rota.evaluation.scores import Model, open_data, read_comet, read_translations, reported_model
+from rota.evaluation.evaluate import open_data, read_comet, read_translations
+from rota.evaluation.metrics import OF_SUMS, groups, score
 from rota.evaluation.significance import (
     BOOTSTRAPS,
     TRIALS,
     Bootstrap,
     Paired,
-    SacreTests,
     group_bootstrap,
     paired_bootstrap,
     paired_randomisation,
-    sacrebleu_tests,
 )
-from rota.evaluation.translator import read_run
+from rota.evaluation.translator import Progress
+from rota.runs import Run
+from rota.runs.standing import Model, Scores, Split, standing_scores
 from rota.statistics import SeedComparison, holm, paired_seeds
 from rota.types import Arm, FloatArray
 
-Progress = Callable[[str, int, int], None]
-"""Hears (stage, done, in all)."""
-
 
 @dataclass(frozen=True)
-class Run:
-    """A run folder with the model that is compared."""
+class Compared:
+    """A run with the scores of the model that stands for it, and the data that it was trained on."""
 
-    folder: Path
-    seed: int
-    model: Model
+    run: Run
+    scores: Scores
     data: Store
+
+    @property
+    def folder(self) -> Path:
+        return self.run.folder
+
+    @property
+    def seed(self) -> int:
+        return self.run.seed
+
+    @property
+    def model(self) -> Model:
+        return self.scores.model
 
 
 @dataclass(frozen=True)
@@ -53,8 +59,7 @@ class Row:
     baseline: FloatArray  # scores, one for each seed
     system: FloatArray
     bootstrap: Bootstrap  # over sentences, scores averaged over the seeds
-    sacrebleu: SacreTests | None  # of one pair of runs and one language
-    p_randomisation: float  # sacreBLEU's where there is one, else the same test by ourselves
+    p_randomisation: float  # over sentences, two-sided
     seeds: SeedComparison | None  # of two seeds or more
     p_holm: float | None = None  # adjusted for the number of languages; groups are not
 
@@ -74,8 +79,8 @@ class Comparison:
 
     metric: str
     split: Split
-    baseline: list[Run]
-    system: list[Run]
+    baseline: list[Compared]
+    system: list[Compared]
     rows: list[Row]
     sentences: dict[Arm, int]
     resamples: int
@@ -111,13 +116,13 @@ def compare_runs(
         arm: [[_read(run, arm, len(texts), metric) for run in side] for side in sides]
         for arm, texts in references.items()
     }
-    paired, tests = {}, {}
+    paired = {}
     for done, (arm, texts) in enumerate(references.items(), start=1):
-        paired[arm], tests[arm] = _test_language(metric, outputs[arm], texts, resamples, trials)
+        paired[arm] = _pair_sentences(metric, outputs[arm], texts)
         progress("testing languages", done, len(references))
-    rows = _rows(paired, tests, metric, store, resamples, trials)
+    rows = _rows(paired, metric, store, resamples, trials)
     sentences = {arm: len(texts) for arm, texts in references.items()}
-    signatures = _signatures(everyone, metric, tests)
+    signatures = _signatures(everyone, metric)
     return Comparison(metric, split, *sides, rows, sentences, resamples, trials, signatures, notes)
 
 
@@ -125,19 +130,25 @@ def find_runs(folders: Sequence[Path]) -> list[Path]:
     """Run folders as they are; of any other folder its runs ``seed-*``, as a suite lays them out."""
     found = []
     for folder in folders:
-        inside = sorted(path.parent for path in folder.glob("seed-*/run.json"))
-        if not (folder / "run.json").is_file() and not inside:
+        inside = sorted(path for path in folder.glob("seed-*") if Run(path).exists)
+        if not Run(folder).exists and not inside:
             lacks = "is not a run folder (no run.json) and has no runs seed-* in it"
             raise ValueError(f"{folder} {lacks}; give one of these")
-        found += [folder] if (folder / "run.json").is_file() else inside
+        found += [folder] if Run(folder).exists else inside
     return found
 
 
-def _open(folder: Path, split: Split) -> Run:
-    return Run(folder, int(read_run(folder)["seed"]), reported_model(folder, split), open_data(folder))
+def _open(folder: Path, split: Split) -> Compared:
+    """A run whose model was scored in every language."""
+    run = Run(folder)
+    scores = standing_scores(run, split)
+    if scores is None or not set(run.sizes) <= set(scores.languages):
+        found = "none" if scores is None else f"only of {', '.join(scores.languages)}"
+        raise ValueError(f"{run} has no scores of its {split} sets ({found}); run rota evaluate {run} first")
+    return Compared(run, scores, open_data(run))
 
 
-def _pair(baseline: list[Run], system: list[Run]) -> tuple[tuple[list[Run], list[Run]], list[str]]:
+def _pair(baseline: list[Compared], system: list[Compared]) -> tuple[tuple[list[Compared], list[Compared]], list[str]]:
     """One run of each are a pair; several are paired by their seeds."""
     if len(baseline) == len(system) == 1:
         return (baseline, system), []
@@ -151,8 +162,8 @@ def _pair(baseline: list[Run], system: list[Run]) -> tuple[tuple[list[Run], list
     return ([by_seed[0][seed] for seed in common], [by_seed[1][seed] for seed in common]), notes
 
 
-def _by_seed(runs: list[Run]) -> dict[int, Run]:
-    found: dict[int, Run] = {}
+def _by_seed(runs: list[Compared]) -> dict[int, Compared]:
+    found: dict[int, Compared] = {}
     for run in runs:
         if run.seed in found:
             raise ValueError(
@@ -162,7 +173,7 @@ def _by_seed(runs: list[Run]) -> dict[int, Run]:
     return found
 
 
-def _check_test_sets(runs: list[Run], split: Split) -> None:
+def _check_test_sets(runs: list[Compared], split: Split) -> None:
     """Equal data have equal test sets; of others (another vocabulary, say) the texts must be the same."""
     first = runs[0]
     for run in runs[1:]:
@@ -181,9 +192,9 @@ def _check_test_sets(runs: list[Run], split: Split) -> None:
                 raise ValueError(f"the {split} sets {which} differ in {arm} ({sizes}; {data}); {remedy}")
 
 
-def _differences_of_models(runs: list[Run]) -> list[str]:
+def _differences_of_models(runs: list[Compared]) -> list[str]:
     notes = []
-    searches = {", ".join(f"{name} {value}" for name, value in run.model.search.items()) for run in runs}
+    searches = {", ".join(f"{name} {value}" for name, value in run.scores.search.items()) for run in runs}
     if len(searches) > 1:
         notes.append(f"the runs were translated with different searches: {'; '.join(sorted(searches))}")
     kinds = {run.model.kind for run in runs}
@@ -192,44 +203,31 @@ def _differences_of_models(runs: list[Run]) -> list[str]:
     return notes
 
 
-def _alone(sides: tuple[list[Run], list[Run]]) -> list[str]:
+def _alone(sides: tuple[list[Compared], list[Compared]]) -> list[str]:
     if len(sides[0]) > 1:
         return []
     return ["one run of each: the tests tell these two models apart, not what made them"]
 
 
-def _read(run: Run, arm: Arm, sentences: int, metric: str) -> list[Any]:
+def _read(run: Compared, arm: Arm, sentences: int, metric: str) -> list[Any]:
     """What the metric needs of a run: translations, or the scores of sentences."""
     read = read_comet if metric == "comet" else read_translations
-    return list(read(run.folder, run.model, arm, sentences))
+    return list(read(run.run, run.scores, arm, sentences))
 
 
-def _test_language(
-    metric: str, sides: list[list[Any]], references: list[str], resamples: int, trials: int
-) -> tuple[Paired, SacreTests | None]:
+def _pair_sentences(metric: str, sides: list[list[Any]], references: list[str]) -> Paired:
     if metric == "comet":
-        return Paired(*(np.stack([side, np.ones_like(side)], axis=-1) for side in map(np.array, sides))), None
-    paired = Paired.of(metric, sides[0], sides[1], references)
-    if len(sides[0]) > 1:
-        return paired, None
-    return paired, sacrebleu_tests(metric, sides[0][0], sides[1][0], references, resamples=resamples, trials=trials)
+        return Paired(*(np.stack([side, np.ones_like(side)], axis=-1) for side in map(np.array, sides)))
+    return Paired.of(metric, sides[0], sides[1], references)
 
 
-def _rows(
-    paired: Mapping[Arm, Paired],
-    tests: Mapping[Arm, SacreTests | None],
-    metric: str,
-    store: Store,
-    resamples: int,
-    trials: int,
-) -> list[Row]:
+def _rows(paired: Mapping[Arm, Paired], metric: str, store: Store, resamples: int, trials: int) -> list[Row]:
     everyone = {arm: [arm] for arm in paired} | groups(paired, store.low_resource)
     bootstraps = paired_bootstrap(paired, metric, resamples=resamples)
     p_values = paired_randomisation(paired, metric, everyone, trials=trials)
     rows = []
     for name, arms in everyone.items():
         scores = [np.mean([paired[arm].scores(metric)[side] for arm in arms], axis=0) for side in (0, 1)]
-        test = tests.get(name)
         rows.append(
             Row(
                 name,
@@ -238,8 +236,7 @@ def _rows(
                 baseline=scores[0],
                 system=scores[1],
                 bootstrap=group_bootstrap(bootstraps, arms),
-                sacrebleu=test,
-                p_randomisation=test.p_randomisation if test else p_values[name],
+                p_randomisation=p_values[name],
                 seeds=paired_seeds(scores[0].tolist(), scores[1].tolist()) if len(scores[0]) > 1 else None,
             )
         )
@@ -251,15 +248,11 @@ def _with_holm(rows: list[Row]) -> list[Row]:
     return [row if row.is_group else replace(row, p_holm=adjusted[row.name]) for row in rows]
 
 
-def _signatures(runs: list[Run], metric: str, tests: Mapping[Arm, SacreTests | None]) -> list[str]:
-    """Those of sacreBLEU, with its tests where they were made; that of COMET, which must be the same for all runs."""
-    first = next(iter(tests.values()))
-    if first is not None:
-        return list(first.signatures)
+def _signatures(runs: list[Compared], metric: str) -> list[str]:
+    """That of sacreBLEU; that of COMET, which must be the same for all runs."""
     if metric != "comet":
         return [score([""], [""], metrics=[metric])[0].signature]
-    entries = [entry for run in runs for (_, name), entry in run.model.entries.items() if name == "comet"]
-    found = sorted({str(entry["signature"]) for entry in entries})
+    found = sorted({str(entry["signature"]) for run in runs for entry in run.scores.of("comet").values()})
     if len(found) > 1:
         raise ValueError(
             f"the COMET scores were made by several models ({'; '.join(found)}); evaluate all runs with one"

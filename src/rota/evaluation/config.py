@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self, TypedDict, Unpack, get_args
+from typing import Any, Self, TypedDict, Unpack, get_args
 
 from pydantic import Field, model_validator
 
+from rota.runs.standing import Combine, Select
 from rota.settings import Settings
-
-Select = Literal["low-resource", "macro", "high-resource", "loss"]
-Combine = Literal["last", "average", "ensemble"]
 
 
 class Changes(TypedDict, total=False):

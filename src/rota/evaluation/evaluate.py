@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from rota.data.store import Store
-from rota.evaluation.config import EvaluationConfig, Select
+from rota.evaluation.config import EvaluationConfig
 from rota.evaluation.metrics import Score, averages, score
 from rota.evaluation.selection import Selection, select_window
-from rota.evaluation.translations import Combination, Counter, Progress, Translations, read_translations
-from rota.evaluation.translator import Loader, find_window
-from rota.runs.records import Entry, Record, read_record
+from rota.evaluation.translator import Counter, Loader, Progress, Translations, read_lines
+from rota.files import write_atomically
+from rota.runs import Entry, Run
+from rota.runs.standing import Model, Scores, Split, evaluated
 from rota.types import Arm
+
+if TYPE_CHECKING:
+    from rota.evaluation.comet import Comet
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """Scores of one model on one split: by language, then metric."""
 
-    model: Combination
-    split: str
+    model: Model
+    split: Split
     scores: Mapping[Arm, list[Score]]
     low_resource: tuple[Arm, ...]
     translations: Mapping[Arm, Path]
@@ -35,8 +39,8 @@ class Evaluation:
         return self.model.step
 
     @property
-    def select(self) -> Select | None:
-        return None if self.selection is None else self.selection.select
+    def select(self) -> str | None:
+        return self.model.select
 
     def values(self, metric: str) -> dict[Arm, float]:
         return {arm: found.value for arm, scores in self.scores.items() for found in scores if found.metric == metric}
@@ -46,25 +50,28 @@ class Evaluation:
 
 
 def evaluate(
-    run: Path,
+    folder: Path,
     store: Store,
     config: EvaluationConfig,
     *,
-    split: Literal["dev", "test"] = "test",
+    split: Split = "test",
     step: int | None = None,
     device: str = "auto",
     progress: Progress = lambda *_: None,
 ) -> Evaluation:
-    """Scores of every language, also appended to ``evals.jsonl``; translations go to ``translations/``.
+    """Scores of every language, which are also recorded in the run's folder beside its translations.
 
     The model is the window of checkpoints that ends with ``step``, else the selected one, else that of the last step.
     """
-    loader = Loader(run, device, keep=config.checkpoints)
+    loader = Loader(folder, device, keep=config.checkpoints)
     selection = None
     if step is None and config.select is not None:
         selection = select_window(loader, store, config, progress)
-    steps = find_window(run, config.checkpoints, step) if selection is None else selection.best.steps
-    model, translations = Combination(steps, config.combine), Translations(loader, split, config)
+    if selection is None:
+        model = Model(loader.run.checkpoints().window(config.checkpoints, step), config.combine)
+    else:
+        model = Model(selection.best.steps, config.combine, selection.select)
+    translations = Translations(loader, split, config)
     scores: dict[Arm, list[Score]] = {}
     paths: dict[Arm, Path] = {}
     sentences: dict[Arm, int] = {}
@@ -73,17 +80,17 @@ def evaluate(
         counter = Counter(f"translating {arm}", len(pairs), progress)
         paths |= translations.of(model, {arm: [source for source, _ in pairs]}, counter)
         counter.reach(len(pairs))
-        scores[arm] = score(read_translations(paths[arm]), [reference for _, reference in pairs])
+        scores[arm] = score(read_lines(paths[arm]), [reference for _, reference in pairs])
         sentences[arm] = len(pairs)
     evaluation = Evaluation(model, split, scores, store.low_resource, paths, sentences, selection)
-    record(run, evaluation, config)
+    _record(loader.run, evaluation, config)
     return evaluation
 
 
-def record(run: Path, evaluation: Evaluation, config: EvaluationConfig) -> None:
+def _record(run: Run, evaluation: Evaluation, config: EvaluationConfig) -> None:
     """Every score once, however often the evaluation is repeated."""
-    file = Record(run / "evals.jsonl")
-    known = [_identity(entry) for entry in read_record(file.path)]
+    file = run.record("evals")
+    known = [_identity(entry) for entry in run.read("evals")]
     for arm, scores in evaluation.scores.items():
         for found in scores:
             entry = _entry(run, evaluation, config, arm, found)
@@ -92,7 +99,7 @@ def record(run: Path, evaluation: Evaluation, config: EvaluationConfig) -> None:
     file.close()
 
 
-def _entry(run: Path, evaluation: Evaluation, config: EvaluationConfig, arm: Arm, found: Score) -> Entry:
+def _entry(run: Run, evaluation: Evaluation, config: EvaluationConfig, arm: Arm, found: Score) -> Entry:
     return {
         "step": evaluation.step,
         "steps": list(evaluation.model.steps),
@@ -105,7 +112,7 @@ def _entry(run: Path, evaluation: Evaluation, config: EvaluationConfig, arm: Arm
         "score": found.value,
         "signature": found.signature,
         "sentences": evaluation.sentences[arm],
-        "translations": evaluation.translations[arm].relative_to(run).as_posix(),
+        "translations": evaluation.translations[arm].relative_to(run.folder).as_posix(),
     }
 
 
@@ -113,3 +120,88 @@ def _identity(entry: Entry) -> dict[str, Any]:
     """An entry without what follows from the rest; older ones lack some keys: they are of single checkpoints."""
     early = {"steps": [entry["step"]], "combine": "last", "select": None}
     return {key: value for key, value in (early | entry).items() if key not in ("sentences", "translations")}
+
+
+def open_data(run: Run) -> Store:
+    """The prepared data that a run was trained on."""
+    store = Store.open(Path(run.setting("data.folder")))
+    if store.fingerprint != run.setting("data.fingerprint"):
+        raise ValueError(
+            f"{store.folder} holds other data than {run} was trained on; prepare those again, or train anew"
+        )
+    return store
+
+
+def translations_path(run: Run, scores: Scores, arm: Arm) -> Path:
+    """The file whose lines were scored; entries of the first version do not name it."""
+    entry = scores.entries[arm, "bleu"]
+    beam, penalty = scores.search["beam"], scores.search["length_penalty"]
+    old = f"translations/{scores.model.step}.{scores.split}.{arm}.beam{beam}-{penalty:g}.txt"
+    return run.folder / str(entry.get("translations", old))
+
+
+def read_translations(run: Run, scores: Scores, arm: Arm, sentences: int) -> list[str]:
+    """The translations of a test set, in its order."""
+    return _lines(translations_path(run, scores, arm), sentences, run)
+
+
+def read_comet(run: Run, scores: Scores, arm: Arm, sentences: int) -> list[float]:
+    """The COMET score of each sentence, x 100, as :func:`add_comet` wrote them."""
+    entry = scores.entries.get((arm, "comet"))
+    if entry is None:
+        lacks = f"{run} has no COMET scores of {arm}, {scores.model}"
+        raise ValueError(f"{lacks}; run rota evaluate {run} --comet MODEL first")
+    return [float(line) for line in _lines(run.folder / str(entry["sentence_scores"]), sentences, run)]
+
+
+def _lines(path: Path, sentences: int, run: Run) -> list[str]:
+    if not path.is_file():
+        raise ValueError(f"{path} is missing; run rota evaluate {run} again")
+    lines = read_lines(path)
+    if len(lines) != sentences:
+        raise ValueError(f"{path} has {len(lines)} lines for {sentences} sentences; delete it and evaluate {run} again")
+    return lines
+
+
+def with_comet(
+    folder: Path, evaluation: Evaluation, comet: Comet, *, progress: Progress = lambda *_: None
+) -> Evaluation:
+    """The scores of an evaluation and those of COMET beside them."""
+    run = Run(folder)
+    made = [
+        scores
+        for scores in evaluated(run, evaluation.split)
+        if scores.model == evaluation.model
+        and all(translations_path(run, scores, arm) == path for arm, path in evaluation.translations.items())
+    ]
+    assert made, "an evaluation has been recorded"
+    found = add_comet(run, made[-1], open_data(run), comet, progress=progress)
+    return replace(evaluation, scores={arm: [*scores, found[arm]] for arm, scores in evaluation.scores.items()})
+
+
+def add_comet(
+    run: Run, scores: Scores, store: Store, comet: Comet, *, progress: Progress = lambda *_: None
+) -> dict[Arm, Score]:
+    """COMET of translations that exist, added to the records; what this COMET model has scored is not repeated."""
+    found = {}
+    for arm in scores.languages:
+        known = scores.entries.get((arm, "comet"))
+        if known is None or known["signature"] != comet.signature:
+            known = _score_with_comet(run, scores, arm, store, comet, progress)
+            record = run.record("evals")
+            record.write(known)
+            record.close()
+            scores.entries[arm, "comet"] = known
+        found[arm] = Score("comet", float(known["score"]), comet.signature)
+    return found
+
+
+def _score_with_comet(run: Run, scores: Scores, arm: Arm, store: Store, comet: Comet, progress: Progress) -> Entry:
+    sources, references = zip(*store.text(scores.split, arm), strict=True)
+    counter = Counter(f"COMET of {arm}", len(sources), progress)
+    hypotheses = read_translations(run, scores, arm, len(sources))
+    value, by_sentence = comet.score(sources, hypotheses, references, progress=counter.add)
+    path = translations_path(run, scores, arm).with_suffix(f".{comet.name}.txt")
+    write_atomically(path, "".join(f"{score:.4f}\n" for score in by_sentence))
+    found = {"metric": "comet", "score": value, "signature": comet.signature, "sentences": len(sources)}
+    return {**scores.entries[arm, "bleu"], **found, "sentence_scores": str(path.relative_to(run.folder))}

@@ -12,7 +12,7 @@ import torch
 
 from rota.files import write_atomically
 from rota.runs.checkpoints import Checkpoint
-from rota.teachers.qnetwork import q_network
+from rota.teachers.dqn.agent import q_network
 from rota.types import Arm, FloatArray, State
 
 # K languages, S losses in a state: the groups of the first language, then those of the second, ...

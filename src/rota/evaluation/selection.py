@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from rota.data.corpus import Pair
-from rota.data.dev_parts import selection_places
+from rota.data.corpora.parallel import Pair
+from rota.data.division import selection_part
 from rota.data.store import Store
-from rota.evaluation.config import EvaluationConfig, Select
+from rota.evaluation.config import EvaluationConfig
 from rota.evaluation.metrics import groups, score
-from rota.evaluation.translations import SELECTION_PART, Combination, Counter, Progress, Translations, read_translations
-from rota.evaluation.translator import Loader, find_windows, read_run
-from rota.files import write_atomically
-from rota.runs.records import read_record
-from rota.student.decoding import EncoderCache
+from rota.evaluation.translator import SELECTION_PART, Counter, Loader, Progress, Translations, read_lines
+from rota.files import write_json
+from rota.runs import Run
+from rota.runs.standing import Model, Select
+from rota.student.search import EncoderCache
 from rota.types import Arm
 
 
@@ -61,7 +59,7 @@ class Selection:
             raise ValueError("--select loss needs dev losses, and the run has none so early; use --select low-resource")
         return max(judged, key=lambda window: (window.merit(self.select) or 0.0, -(window.loss or math.inf)))
 
-    def write(self, run: Path) -> None:
+    def write(self, run: Run) -> None:
         windows = [
             {"steps": list(window.steps), "step": window.step, "bleu": dict(window.bleu)}
             | {"averages": dict(window.averages), "loss": window.loss}
@@ -77,7 +75,7 @@ class Selection:
             "windows": windows,
             "best": {"steps": list(self.best.steps), "step": self.best.step},
         }
-        write_atomically(run / "selection.json", json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+        write_json(run.selection_path, content)
 
 
 def select_window(
@@ -90,17 +88,17 @@ def select_window(
     """
     if config.select is None:
         raise ValueError("nothing is to be selected; set select, or evaluate without it")
-    run, share = loader.run, read_run(loader.run)["config"]["training"]["teacher_dev"]
+    run, share = loader.run, loader.run.setting("config.training.teacher_dev")
     pairs = selection_pairs(store, judged_languages(store, config.select), share)
     sentences = {arm: len(each) for arm, each in pairs.items()}
     losses = dev_losses(run)
     # Every network is in several windows: its encoder need not read the sentences again.
     translations = Translations(loader, SELECTION_PART, config.selecting, EncoderCache())
-    windows = find_windows(run, config.checkpoints)
+    windows = run.checkpoints().windows(config.checkpoints)
     counter = Counter(f"selecting ({len(windows)} windows)", len(windows) * sum(sentences.values()), progress)
     found: list[Window] = []
     for steps in windows:
-        bleu = dev_bleu(translations, Combination(steps, config.combine), pairs, counter)
+        bleu = dev_bleu(translations, Model(steps, config.combine), pairs, counter)
         found.append(Window(steps, bleu, _averages(bleu, store), _window_loss(steps, losses)))
         counter.reach(len(found) * sum(sentences.values()))
     selection = Selection(config, config.select, sentences, share, tuple(found))
@@ -122,15 +120,13 @@ def selection_pairs(store: Store, arms: Sequence[Arm], teacher_share: float) -> 
     """Dev sentences that the teacher of the run did not see, unless it was given all (``training.teacher_dev: 1``)."""
     everything = {arm: store.text("dev", arm) for arm in arms}
     return {
-        arm: [pairs[place] for place in selection_places(len(pairs), teacher_share)]
-        for arm, pairs in everything.items()
+        arm: [pairs[place] for place in selection_part(len(pairs), teacher_share)] for arm, pairs in everything.items()
     }
 
 
-def dev_losses(run: Path) -> dict[int, float]:
+def dev_losses(run: Run) -> dict[int, float]:
     """By step of validation, the mean dev loss over all languages, in nats per token."""
-    entries = read_record(run / "validations.jsonl")
-    return {entry["step"]: _mean(list(entry["dev_loss"].values())) for entry in entries}
+    return {entry["step"]: _mean(list(entry["dev_loss"].values())) for entry in run.read("validations")}
 
 
 def _window_loss(steps: Sequence[int], losses: Mapping[int, float]) -> float | None:
@@ -141,14 +137,12 @@ def _window_loss(steps: Sequence[int], losses: Mapping[int, float]) -> float | N
 
 
 def dev_bleu(
-    translations: Translations, model: Combination, pairs: Mapping[Arm, Sequence[Pair]], counter: Counter
+    translations: Translations, model: Model, pairs: Mapping[Arm, Sequence[Pair]], counter: Counter
 ) -> dict[Arm, float]:
     """Corpus BLEU of each language's sentences, which are translated first unless that was done before."""
     paths = translations.of(model, {arm: [source for source, _ in each] for arm, each in pairs.items()}, counter)
     references = {arm: [reference for _, reference in each] for arm, each in pairs.items()}
-    return {
-        arm: score(read_translations(path), references[arm], metrics=("bleu",))[0].value for arm, path in paths.items()
-    }
+    return {arm: score(read_lines(path), references[arm], metrics=("bleu",))[0].value for arm, path in paths.items()}
 
 
 def _averages(bleu: Mapping[Arm, float], store: Store) -> dict[str, float]:

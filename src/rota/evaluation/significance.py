@@ -1,20 +1,18 @@
 """Is a difference between two systems more than chance? Pure functions over sentences and their counts.
 
-One language: sacreBLEU's own paired tests. Several languages together: a paired bootstrap and a paired approximate
-randomisation that resample the sentences within each language and then average the scores over the languages.
+A paired bootstrap and a paired approximate randomisation, as in sacreBLEU. For several languages together the sentences
+are resampled within each language, and the scores are then averaged over the languages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from sacrebleu.significance import PairedTest
 
-from rota.evaluation.counts import OF_SUMS, sentence_counts
-from rota.evaluation.metrics import make_metric
+from rota.evaluation.metrics import OF_SUMS, sentence_counts
 from rota.types import Arm, FloatArray
 
 # N sentences, C counts of a sentence, S pairs of runs (seeds), R resamples or trials
@@ -107,8 +105,8 @@ def _bootstrap_weights(paired: Paired, resamples: int, rng: np.random.Generator)
     chosen_RN = rng.choice(sentences, size=(resamples, sentences), replace=True)
     for start in range(0, resamples, CHUNK):
         chunk = chosen_RN[start : start + CHUNK]
-        places = chunk + np.arange(len(chunk))[:, None] * sentences
-        yield np.bincount(places.ravel(), minlength=chunk.size).reshape(chunk.shape).astype(float)
+        indices = chunk + np.arange(len(chunk))[:, None] * sentences
+        yield np.bincount(indices.ravel(), minlength=chunk.size).reshape(chunk.shape).astype(float)
 
 
 def _differences(paired: Paired, metric: str, weights_RN: FloatArray) -> FloatArray:
@@ -154,39 +152,3 @@ def _swapped_differences(paired: Paired, metric: str, trials: int, rng: np.rando
         baseline = paired.baseline.sum(axis=1) + np.einsum("rn,snc->rsc", swaps_RN, change_SNC, optimize=True)
         found.append((OF_SUMS[metric](both - baseline) - OF_SUMS[metric](baseline)).mean(axis=1))
     return np.concatenate(found)
-
-
-@dataclass(frozen=True, slots=True)
-class SacreTests:
-    """The p values of sacreBLEU's own paired tests, and the signatures that say how they were made.
-
-    Its bootstrap compares the absolute differences with their mean, so it looks in one direction: of a clear difference
-    its p is about half of a two-sided one. Its randomisation is two-sided.
-    """
-
-    p_bootstrap: float
-    p_randomisation: float
-    signatures: tuple[str, str]
-
-
-def sacrebleu_tests(
-    metric: str,
-    baseline: Sequence[str],
-    system: Sequence[str],
-    references: Sequence[str],
-    *,
-    resamples: int = BOOTSTRAPS,
-    trials: int = TRIALS,
-) -> SacreTests:
-    """Paired bootstrap and paired approximate randomisation of one language, by sacreBLEU, in this process."""
-    p_values, signatures = [], []
-    for test, samples in (("bs", resamples), ("ar", trials)):
-        systems: list[tuple[str, Sequence[str]]] = [("baseline", list(baseline)), ("system", list(system))]
-        run = PairedTest(systems, {metric: make_metric(metric)}, [list(references)], test, n_samples=samples, n_jobs=1)
-        found_signatures, scores = run()
-        name = next(iter(found_signatures))
-        # Of a system and itself sacreBLEU would say p = 1 / (n + 1): it counts only what is larger than 0.
-        result: Any = scores[name][1]
-        p_values.append(1.0 if list(baseline) == list(system) else float(result.p_value))
-        signatures.append(str(found_signatures[name]))
-    return SacreTests(p_values[0], p_values[1], (signatures[0], signatures[1]))

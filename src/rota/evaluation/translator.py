@@ -1,26 +1,34 @@
-"""A trained run as a translator: text in, English out. One checkpoint, the average of several, or an ensemble."""
+"""A trained run as a translator, and its translations of dev and test sets as files, which are made once.
+
+Text goes in, English comes out: by one checkpoint, by the average of several, or by an ensemble.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import torch
 
-from rota.data.corpus import tidy
+from rota.data.corpora.parallel import tidy
 from rota.data.subwords import Subwords
-from rota.evaluation.config import Combine
-from rota.runs import Run, standing
-from rota.runs.checkpoints import Checkpoint
+from rota.evaluation.config import EvaluationConfig
+from rota.files import write_atomically
+from rota.runs import Run
+from rota.runs.standing import Combine, Model, require_selected
 from rota.student.config import StudentConfig
-from rota.student.decoding import EncoderCache
-from rota.student.devices import find_device
-from rota.student.hardware import memory_for
-from rota.student.search import translate
+from rota.student.hardware import find_device, memory_for
+from rota.student.search import EncoderCache, translate
 from rota.student.transformer import Transformer
-from rota.types import IntArray
+from rota.types import Arm, IntArray
+
+SELECTION_PART = "dev-selection"
+"""The dev sentences that choose checkpoints, in file names: not the whole of ``dev``."""
+
+Progress = Callable[[str, int, int], None]
+"""Hears (what is being done, sentences done, sentences in all)."""
 
 _REMEDY = "use fewer (--combine last), or leave the GPU out with CUDA_VISIBLE_DEVICES=-1"
 
@@ -44,8 +52,14 @@ class Translator:
         """The checkpoint of ``step``, by default the last one; or the checkpoints of ``steps`` put together."""
         if step is not None and steps is not None:
             raise ValueError(f"step {step} and steps {list(steps)} name two models; give one of them")
-        run = Path(run)
-        return Loader(run, device).translator(steps or [find_checkpoint(run, step).step], combine)
+        loader = Loader(run, device)
+        return loader.translator(steps or [loader.run.checkpoint(step).step], combine)
+
+    @classmethod
+    def load_selected(cls, run: Path | str, *, device: str = "auto") -> Translator:
+        """The checkpoints that ``rota evaluate --select`` found best, put together as they were judged."""
+        model = require_selected(Run(run))
+        return cls.load(run, steps=model.steps, combine=model.combine, device=device)
 
     def translate(
         self,
@@ -63,32 +77,32 @@ class Translator:
         """
         languages = [language] * len(texts) if isinstance(language, str) else list(language)
         tidied = [tidy(text) for text in texts]
-        places, sources = self._encode(tidied, languages)
+        indices, sources = self._encode(tidied, languages)
         found = translate(
             self.networks, sources, beam=beam, length_penalty=length_penalty, progress=progress, cache=cache
         )
         translations = [""] * len(texts)
-        for place, text in zip(places, self.subwords.decode_batch([best.ids for best in found]), strict=True):
-            translations[place] = text
+        for index, text in zip(indices, self.subwords.decode_batch([best.ids for best in found]), strict=True):
+            translations[index] = text
         return translations
 
     def _encode(self, texts: Sequence[str], languages: Sequence[str]) -> tuple[list[int], list[IntArray]]:
-        """Places of the texts that are not blank, and their ids."""
+        """Indices of the texts that are not blank, and their token ids."""
         everything: dict[int, IntArray] = {}
         for language in dict.fromkeys(languages):
-            places = [place for place, text in enumerate(texts) if text and languages[place] == language]
-            encoded = self.subwords.encode_sources(language, [texts[place] for place in places])
-            everything.update(zip(places, map(np.asarray, encoded), strict=True))
+            indices = [index for index, text in enumerate(texts) if text and languages[index] == language]
+            encoded = self.subwords.encode_sources(language, [texts[index] for index in indices])
+            everything.update(zip(indices, map(np.asarray, encoded), strict=True))
         return list(everything), list(everything.values())
 
 
 class Loader:
     """Reads networks of one run; those of the last few steps stay in memory, because windows overlap."""
 
-    def __init__(self, run: Path, device: str = "auto", keep: int = 1) -> None:
-        self.run, self.keep = run, keep
-        self.config = StudentConfig.model_validate(read_run(run)["config"]["student"])
-        self.subwords = Subwords.load(run / "subwords.json")
+    def __init__(self, run: Path | str, device: str = "auto", keep: int = 1) -> None:
+        self.run, self.keep = Run(run), keep
+        self.config = StudentConfig.model_validate(self.run.setting("config.student"))
+        self.subwords = Subwords.load(self.run.subwords_path)
         self.device = find_device(device)
         self._networks: dict[int, Transformer] = {}
 
@@ -105,7 +119,7 @@ class Loader:
 
     def network(self, step: int) -> Transformer:
         if step not in self._networks:
-            self._networks[step] = self._make(find_checkpoint(self.run, step).network())
+            self._networks[step] = self._make(self.run.checkpoint(step).network())
         self._networks[step] = self._networks.pop(step)  # the newest request goes last
         while len(self._networks) > self.keep:
             del self._networks[next(iter(self._networks))]
@@ -128,31 +142,55 @@ def average_weights(states: Sequence[dict[str, torch.Tensor]]) -> dict[str, torc
     return means
 
 
-def read_run(run: Path) -> dict[str, Any]:
-    """The ``run.json`` of a run folder."""
-    found = Run(run)
-    found.setting("config.evaluation")
-    return found.about
+class Counter:
+    """Adds up the sentences just translated and tells a progress bar; a total of 0 is not worth a bar."""
+
+    def __init__(self, stage: str, total: int, progress: Progress) -> None:
+        self.stage, self.total, self.done, self._progress = stage, total, 0, progress
+
+    def add(self, finished: int) -> None:
+        self.reach(self.done + finished)
+
+    def reach(self, done: int) -> None:
+        self.done = done
+        if self.total:
+            self._progress(self.stage, done, self.total)
 
 
-def selected_model(run: Path) -> tuple[list[int], Combine]:
-    """The checkpoints that ``rota evaluate --select`` found best, and how they are put together."""
-    found = standing.selected_model(Run(run))
-    if found is None:
-        raise ValueError(f"{run} has no selection.json; run rota evaluate {run} --select low-resource first")
-    return list(found.steps), found.combine
+def translation_path(run: Run, model: Model, part: str, arm: Arm, search: EvaluationConfig) -> Path:
+    """One sentence a line, in the order of the set; ``part`` is ``dev``, ``test`` or the selection part of dev."""
+    name = f"{model.name}.{part}.{arm}.beam{search.beam}-{search.length_penalty:g}.txt"
+    return run.translations_folder / name
 
 
-def find_checkpoint(run: Path, step: int | None) -> Checkpoint:
-    """The intact checkpoint of a step, or the last one that is intact."""
-    return Run(run).checkpoint(step)
+class Translations:
+    """One part of a run's dev or test sets, translated by one search; what is there already is not made again."""
+
+    def __init__(self, loader: Loader, part: str, config: EvaluationConfig, cache: EncoderCache | None = None) -> None:
+        self.loader, self.part, self.config, self._cache = loader, part, config, cache
+
+    def of(self, model: Model, texts: Mapping[Arm, Sequence[str]], counter: Counter) -> dict[Arm, Path]:
+        """Files with the translations of every language; all that are missing are translated together."""
+        paths = {arm: translation_path(self.loader.run, model, self.part, arm, self.config) for arm in texts}
+        missing = {arm: texts[arm] for arm, path in paths.items() if not path.exists()}
+        if missing:
+            found = iter(self._translate(model, missing, counter))
+            for arm, each in missing.items():
+                lines = (" ".join(next(found).split()) for _ in each)  # a model may produce a line break
+                write_atomically(paths[arm], "".join(f"{line}\n" for line in lines))
+        return paths
+
+    def _translate(self, model: Model, texts: Mapping[Arm, Sequence[str]], counter: Counter) -> list[str]:
+        return self.loader.translator(model.steps, model.combine).translate(
+            [text for each in texts.values() for text in each],
+            [arm for arm, each in texts.items() for _ in each],
+            beam=self.config.beam,
+            length_penalty=self.config.length_penalty,
+            progress=counter.add,
+            cache=self._cache,
+        )
 
 
-def find_window(run: Path, size: int, step: int | None = None) -> tuple[int, ...]:
-    """Steps of the ``size`` intact checkpoints that end with ``step``, by default with the last; fewer if need be."""
-    return Run(run).checkpoints().window(size, step)
-
-
-def find_windows(run: Path, size: int) -> Sequence[tuple[int, ...]]:
-    """Steps of every ``size`` consecutive intact checkpoints, oldest first; of all there are, if they are fewer."""
-    return Run(run).checkpoints().windows(size)
+def read_lines(path: Path) -> list[str]:
+    """The translations in a file, in the order of the set."""
+    return path.read_text(encoding="utf-8").split("\n")[:-1]

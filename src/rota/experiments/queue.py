@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, Literal, Protocol
 
 from rota import api
-from rota.data.prepare import Progress
+from rota.data.preparation.stages import Progress
 from rota.experiments.jobs import Job, Status, look
 from rota.files import locked
 

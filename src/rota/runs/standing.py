@@ -166,6 +166,14 @@ def selected_model(run: Run) -> Model | None:
     return Model(tuple(steps), found.get("combine", "ensemble"), found.get("select"))
 
 
+def require_selected(run: Run) -> Model:
+    """The same for commands that were told to use it."""
+    found = selected_model(run)
+    if found is None:
+        raise ValueError(f"{run} has no selection.json; run rota evaluate {run} --select low-resource first")
+    return found
+
+
 def standing_scores(run: Run, split: Split = "test") -> Scores | None:
     """The scores of the model that stands for a run, by the rule above; None if nothing was scored on the split."""
     asked = Asked.of(run.about["config"].get("evaluation") or {})

@@ -6,20 +6,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import BeforeValidator, Field
 
+from rota.measures import Measure
 from rota.settings import ConfigError, Duration, DurationField, Settings
 from rota.types import Arm, Teacher
 
 Inform = Literal["none", "rewards", "all"]
 Languages = Literal["all", "high-resource", "low-resource"] | tuple[Arm, ...]
-RewardBatch = Literal["joint", "current-language", "first-arm-train"]
 LossKind = Literal["plain", "smoothed"]
-StateData = Literal["dev", "train"]
-StateLoss = Literal["mean", "summed"]
+Variant = Literal["paper", "released"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +55,6 @@ def _not_empty(arms: tuple[Arm, ...], group: str) -> tuple[Arm, ...]:
     if not arms:
         raise ValueError(f"the corpus has no {group} language; set data.low_resource, or choose the languages by name")
     return arms
-
-
-@dataclass(frozen=True, slots=True)
-class Measurements:
-    """How the probe measures what a teacher watches: a request to the probe, nothing the teacher computes with."""
-
-    reward_batch: RewardBatch = "current-language"  # first-arm-train: dev_loss of every arm is the first one's
-    reward_tokens: int = 8_000  # of each reward batch, at most
-    reward_loss: LossKind = "plain"
-    state_data: StateData = "dev"
-    state_loss: StateLoss = "mean"  # summed: over the group's tokens and with label smoothing
-    groups: int = 25  # prototype groups of each language
-    group_sentences: int = 10  # in each group, at most
-    refresh_every: int = 1  # k: only every k-th group is measured again at an observation, in rotation
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +100,9 @@ class TeacherConfig(Settings, ABC):
     decide_every: int = Field(1, ge=1, description="updates between two choices")
     observe_every: int | None = Field(None, ge=1, description="updates between two observations; null: at every choice")
 
+    if TYPE_CHECKING:
+        name: str  # every config has one; it stands first among its own fields
+
     listens: ClassVar[bool] = True
     """Whether what the teacher is told changes what it answers; if not, it may be asked before it is told."""
 
@@ -125,9 +113,9 @@ class TeacherConfig(Settings, ABC):
         """What comes even before the warm-up, as a wrapper of it; nothing for most teachers."""
         return teacher
 
-    def measurements(self) -> Measurements:
-        """How the probe is to measure what the teacher watches."""
-        return Measurements()
+    def gauges(self) -> Mapping[type[Measure], Any]:
+        """For measures of one's own: the class of the gauge (:class:`rota.training.probe.Gauge`) of each."""
+        return {}
 
     def warmup_arms(self, classroom: Classroom, languages: Languages) -> tuple[Arm, ...]:
         """The arms of the warm-up; the shuffled baseline has mixed batches here too."""
@@ -174,7 +162,22 @@ def _resized(value: Any, to: SizeChange) -> Any:
     return value
 
 
-class DeafConfig(TeacherConfig, ABC):
-    """Base of those that do not listen: static schedules and replayed ones."""
+class OpenLoopConfig(TeacherConfig, ABC):
+    """Base of schedules without feedback: static ones, scripted ones and replays."""
 
     listens: ClassVar[bool] = False
+
+
+def fill_in(values: Any, released: Mapping[str, Any], inform: Mapping[Variant, Inform]) -> Any:
+    """What the user wrote, completed by what the variant says; the paper's reading is the defaults.
+
+    ``inform`` is what a warm-up tells the teacher unless the config says otherwise.
+    """
+    if not isinstance(values, Mapping) or values.get("variant", "paper") not in inform:
+        return values  # the field's own check explains it better
+    variant: Variant = values.get("variant", "paper")
+    filled = {**(released if variant == "released" else {}), **values}
+    if "warmup" in filled:
+        warmup = short_warmup(filled["warmup"])
+        filled["warmup"] = {"inform": inform[variant], **warmup} if isinstance(warmup, Mapping) else warmup
+    return filled

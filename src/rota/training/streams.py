@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from rota.types import Arm, Batch, BatchStream, State
+from rota.types import Arm, Batch, BatchStream, Decision, State
 
 
 class Ahead(NamedTuple):
@@ -28,19 +28,19 @@ class Streams(dict[Arm, BatchStream]):
         self[arm] = self._make(arm)
         return self[arm]
 
-    def draw(self, arm: Arm, ours: Sequence[bool]) -> list[Batch]:
+    def draw(self, decision: Decision, ours: Sequence[bool]) -> list[Batch]:
         """The batches of one update, in order; those that are not ours are counted but not read."""
         if self._ahead is not None:
             ahead, self._ahead = self._ahead, None
-            assert ahead.arm == arm, f"batches of {ahead.arm} were drawn ahead, not of {arm}"
+            assert ahead.arm == decision.arm, f"batches of {ahead.arm} were drawn ahead, not of {decision.arm}"
             return ahead.batches
-        stream = self[arm]
+        stream = self[decision.arm]
         return [next(stream) if mine else stream.skip() for mine in ours]
 
-    def draw_ahead(self, arm: Arm, ours: Sequence[bool]) -> list[Batch]:
+    def draw_ahead(self, decision: Decision, ours: Sequence[bool]) -> list[Batch]:
         """What :meth:`draw` will give next time."""
-        before = self[arm].state_dict()
-        self._ahead = Ahead(arm, before, self.draw(arm, ours))
+        before = self[decision.arm].state_dict()
+        self._ahead = Ahead(decision.arm, before, self.draw(decision, ours))
         return self._ahead.batches
 
     def state_dict(self) -> State:

@@ -1,0 +1,148 @@
+"""The README.md of an exported model: what it was trained on, how, how well it translates, how it is used."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rota.evaluation.metrics import LABELS, averages
+from rota.runs import Entry, Run
+from rota.runs.standing import Asked, Model, evaluated
+from rota.types import Arm
+
+USE = {
+    "hf": """```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained(FOLDER, src_lang="__{language}__")
+model = AutoModelForSeq2SeqLM.from_pretrained(FOLDER)
+inputs = tokenizer(TEXT, return_tensors="pt")
+found = model.generate(**inputs, max_new_tokens=2 * inputs.input_ids.shape[1] + 11)
+print(tokenizer.decode(found[0], skip_special_tokens=True))
+```
+
+The tokenizer is the NLLB class of `transformers` with this model's subwords. There is no target tag: leave `tgt_lang`
+and `forced_bos_token_id` alone (so the `translation` pipeline, which asks for a target language, cannot be used).""",
+    "ctranslate2": """```python
+import ctranslate2, tokenizers
+
+model = ctranslate2.Translator(FOLDER)
+subwords = tokenizers.Tokenizer.from_file(FOLDER + "/tokenizer.json")
+subwords.encode_special_tokens = True
+source = ["__{language}__", *subwords.encode(TEXT).tokens, "</s>"]
+(found,) = model.translate_batch([source], beam_size=5, return_end_token=True, max_decoding_length=2 * len(source) + 11)
+print(subwords.decode([subwords.token_to_id(token) for token in found.hypotheses[0]]))
+```
+
+Or, with Rota: `rota translate FOLDER --language {language} < in.txt > out.txt`.""",
+}
+
+
+def model_card(run: Run, model: Model, *, to: str, quantization: str) -> str:
+    """Markdown with the header of the Hugging Face hub; scores are those recorded for exactly these weights."""
+    sizes, config = run.sizes, run.about["config"]
+    target = config["data"]["target"]
+    scores = _scores(run, model)
+    parts = [
+        _header(sizes, target, to),
+        f"# {config['name']}: {', '.join(sizes)} to {target}\n",
+        _model(config, model, quantization),
+        "## Languages and data\n",
+        _languages(sizes, run.low_resource, scores),
+        _signatures(scores),
+        "## Schedule\n",
+        _schedule(config),
+        "## Use\n",
+        USE[to].replace("{language}", next(iter(sizes))) + "\n",
+        "## Limits\n",
+        _limits(target, quantization),
+    ]
+    return "\n".join(parts)
+
+
+def _header(sizes: Mapping[Arm, int], target: str, to: str) -> str:
+    """YAML; codes are in quotes, because ``no`` alone would be false."""
+    library = {"hf": "transformers", "ctranslate2": "ctranslate2"}[to]
+    languages = json.dumps([*sizes, target])
+    return f"""---
+language: {languages}
+license: unknown
+library_name: {library}
+tags: [translation, m2m_100, rota]
+---
+"""
+
+
+def _model(config: Mapping[str, Any], model: Model, quantization: str) -> str:
+    if model.combine == "average":
+        which = f"the mean over the checkpoints at steps {', '.join(f'{step:,}' for step in model.steps)}"
+    else:
+        which = f"those of step {model.step:,}"
+    student = config["student"]
+    changed = [f"{key} {student[key]}" for key in ("layers", "width", "heads", "feedforward") if student[key]]
+    size = ", ".join([f"preset `{student['preset']}`", *changed])
+    return f"""A multilingual translation model made with Rota, in which a teacher chooses the language of each training
+batch. It is an encoder-decoder Transformer ({size}) of the M2M100 architecture. The weights are {which}
+of {config["training"]["steps"]:,}, in {quantization}.
+
+The licence of the weights depends on the text they were trained on: put it into the header before you publish them.
+"""
+
+
+def _languages(sizes: Mapping[Arm, int], low_resource: Sequence[Arm], scores: Mapping[str, Mapping[Arm, Entry]]) -> str:
+    titles = "".join(f" {LABELS.get(metric, metric)} |" for metric in scores)
+    lines = [f"| language | training pairs |{titles}", f"|---|---:|{'---:|' * len(scores)}"]
+    for arm, size in sizes.items():
+        low = " (low-resource)" if arm in low_resource else ""
+        cells = "".join(f" {_cell(found[arm]['score'] if arm in found else None)} |" for found in scores.values())
+        lines.append(f"| {arm}{low} | {size:,} |{cells}")
+    means = [averages({arm: found["score"] for arm, found in each.items()}, low_resource) for each in scores.values()]
+    for group in means[0] if means else ():
+        lines += [f"| {group} | |{''.join(f' {_cell(mean.get(group))} |' for mean in means)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(score: float | None) -> str:
+    return "" if score is None else f"{score:.1f}"
+
+
+def _signatures(scores: Mapping[str, Mapping[Arm, Entry]]) -> str:
+    if not scores:
+        return "No test scores were recorded for these weights when they were exported.\n"
+    first = [next(iter(found.values())) for found in scores.values()]
+    search = first[0]["search"]
+    lines = [f"- {LABELS.get(entry['metric'], entry['metric'])}: `{entry['signature']}`" for entry in first]
+    how = f"beam {search['beam']}, length penalty {search['length_penalty']:g}"
+    return f"Scores on the test sets, 0 to 100 ({how}):\n\n" + "\n".join(lines) + "\n"
+
+
+def _scores(run: Run, model: Model) -> dict[str, dict[Arm, Entry]]:
+    """By metric and language: test scores of exactly these weights, by the run's own search if there are any."""
+    asked = Asked.of(run.setting("config.evaluation"))
+    found = [scores for scores in evaluated(run) if scores.model.name == model.name]
+    own = [scores for scores in found if asked.is_searched_so(scores)]
+    by_metric: dict[str, dict[Arm, Entry]] = {}
+    for scores in own or [each for each in found if each.search == found[-1].search]:
+        for (arm, metric), entry in scores.entries.items():
+            by_metric.setdefault(metric, {})[arm] = entry
+    return by_metric
+
+
+def _schedule(config: Mapping[str, Any]) -> str:
+    """The teacher with the parameters that are set, and the budget."""
+    teacher = config["teacher"]
+    parameters = {key: value for key, value in teacher.items() if key != "name" and value is not None}
+    training = config["training"]
+    batch = training["tokens"] * training["accumulate"]
+    settings = "\n".join(f"- `{key}`: `{json.dumps(value)}`" for key, value in parameters.items())
+    budget = f"{training['steps']:,} steps of {batch:,} target tokens"
+    return f"Teacher `{teacher['name']}`, {budget}, seed {config['seed']}.\n\n{settings}\n"
+
+
+def _limits(target: str, quantization: str) -> str:
+    rounded = " Weights are rounded to 8 bits; the scores above are those of float32." if quantization == "int8" else ""
+    return f"""The model translates single sentences into {target}, from the languages above and no others, in text like
+that which it was trained on. Text in another language, or with a wrong tag, gives fluent nonsense. Names and numbers
+may be changed, and the biases of the training text are the model's. Sources end at 1,024 subwords.{rounded}
+"""
