@@ -1,7 +1,7 @@
 """Rota: multilingual machine translation in which a teacher decides what the model trains on next.
 
 A YAML file becomes settings (``config``), text becomes a folder of encoded sentences (``data``), and ``api.train``
-makes a run of both: the teacher (``teachers``) decides, the student (``student``) learns, records go into the run's folder
+makes a run of both: the teacher (``teachers``) decides, the student (``student``) learns, records go into its folder
 (``runs``). ``evaluation``, ``export`` and ``report`` read that folder. docs/design.md has the picture.
 """
 

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 Weights = Literal["raw", "average"]
+"""The student's weights after the last update, or their exponential moving average."""
 
 
 class Scene(NamedTuple):

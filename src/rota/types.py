@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Final, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from rota.measures import Measure
+from rota.measures import Measure, Weights
 
 Arm = str
 """What a teacher chooses: a source of training text, by default a language such as ``"az"``; or a named mixture."""
@@ -51,6 +51,7 @@ class Batch:
     target: IntArray  # (sum of target_lengths,)
     target_lengths: IntArray  # (sentences,)
     tokens_by_language: Mapping[Arm, int]  # real target tokens; one entry unless the arm is a mixture
+    weights: FloatArray | None = None  # (sentences,): factors of the loss that is differentiated; None: all 1
 
     @property
     def sentences(self) -> int:
@@ -86,6 +87,75 @@ class Selection(NamedTuple):
 
     by: str
     share: float
+
+
+class Examined(NamedTuple):
+    """Each sentence in evaluation mode, summed over its target tokens. Losses are nats, without smoothing."""
+
+    sums: FloatArray  # (sentences,)
+    tokens: IntArray
+    correct: IntArray  # tokens that are the student's likeliest prediction
+    sums_by_temperature: FloatArray  # (temperatures, sentences): losses with logits divided by each temperature
+
+
+class Uncertainty(NamedTuple):
+    """Predictions under dropout: (samples, sentences) each, summed over target tokens. Logarithms are natural."""
+
+    tokens: IntArray  # (sentences,)
+    losses: FloatArray  # cross-entropy of the reference
+    probabilities: FloatArray  # of the reference tokens
+    entropies: FloatArray  # of the predicted distributions
+    end_entropies: FloatArray  # the same at the end of the sentence alone
+    best: FloatArray  # log-probability of the likeliest token, whatever the reference
+    best_squares: FloatArray  # its square, for variances over the tokens of a sentence
+
+    @property
+    def entropy(self) -> FloatArray:
+        """(sentences,): entropy of the prediction, mean over tokens and samples."""
+        return np.asarray(self.entropies.mean(0) / self.tokens)
+
+    @property
+    def probability(self) -> FloatArray:
+        """(sentences,): probability of the reference, mean over tokens and samples."""
+        return np.asarray(self.probabilities.mean(0) / self.tokens)
+
+    @property
+    def variance(self) -> FloatArray:
+        """(sentences,): variance over samples of the loss per token; 0 with a single sample."""
+        return np.asarray((self.losses / self.tokens).var(0))
+
+
+class Projection(NamedTuple):
+    """The gradient of one update, before clipping: its dot product with the followed direction, and its norm."""
+
+    dot: float
+    norm: float
+
+
+class Gradient(Protocol):
+    """A gradient of the loss with respect to all weights, as an opaque vector: no number in it is ever shown."""
+
+    def dot(self, other: Self) -> float: ...
+
+    def norm(self) -> float: ...
+
+    def cosine(self, other: Self) -> float:
+        """0 if either of the two is zero."""
+        ...
+
+    def plus(self, other: Self) -> Self: ...
+
+    def minus(self, other: Self) -> Self: ...
+
+    def scaled(self, factor: float) -> Self: ...
+
+    def in_adams_metric(self) -> Self:
+        """Divided by the root of Adam's second moments as they are now; unchanged before the first update.
+
+        A step of Adam without momentum is, but for the learning rate, the gradient in this metric: its dot product
+        with a dev gradient is the first-order effect of the step on the dev loss.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +240,7 @@ class Student(Checkpointable, Protocol):
     def update(self, batches: Sequence[Batch], draw_next: Callable[[], Sequence[Batch]] = list) -> float:
         """One optimiser step over all batches together; returns the loss without smoothing, nats per token.
 
-        ``draw_next`` is called once, while a GPU computes: the batches of the next update, or none if nobody knows yet.
+        ``draw_next`` is called once, while a GPU computes: the batches of the next update, or none if not known yet.
         """
         ...
 
@@ -179,6 +249,59 @@ class Student(Checkpointable, Protocol):
 
         ``smoothed``: with the label smoothing of training, as the released code of the paper measures.
         """
+        ...
+
+
+class ProbedStudent(Student, Protocol):
+    """A student that offers probes more than losses. Nothing here changes training by a single bit."""
+
+    gradient_norm: float | None
+    """Of the last update, before clipping; None before the first."""
+
+    projection: Projection | None
+    """Of the last update; None if it followed no direction."""
+
+    def losses(
+        self, batches: Sequence[Batch], *, smoothed: bool = False, weights: Weights = "raw"
+    ) -> SentenceLosses: ...
+
+    def keep_average(self, decay: float) -> None:
+        """From now on keeps a moving average of the weights; does nothing if one is kept already."""
+        ...
+
+    def gradient(self, batches: Sequence[Batch], *, weights: Weights = "raw", smoothed: bool = False) -> Gradient:
+        """Of the mean loss per token of all batches in evaluation mode, sentences weighted by ``Batch.weights``.
+
+        Each of several processes computes it whole, from the same batches.
+        """
+        ...
+
+    def follow(self, direction: Gradient | None) -> None:
+        """From now on every update leaves a :class:`Projection` on this direction; None: no longer."""
+        ...
+
+    def examine(
+        self, batches: Sequence[Batch], *, temperatures: Sequence[float] = (), weights: Weights = "raw"
+    ) -> Examined:
+        """Losses, correct tokens, and losses at these softmax temperatures, in one pass."""
+        ...
+
+    def dropout_samples(
+        self, batches: Sequence[Batch], *, samples: int, seed: int, weights: Weights = "raw"
+    ) -> FloatArray:
+        """(samples, sentences): cross-entropy of each sentence in nats, with the dropout of training."""
+        ...
+
+    def uncertainty(
+        self, batches: Sequence[Batch], *, samples: int, seed: int, weights: Weights = "raw"
+    ) -> Uncertainty: ...
+
+    def source_norms(self, batches: Sequence[Batch]) -> FloatArray:
+        """(sentences,): norms of the embeddings of all source tokens, summed over each sentence."""
+        ...
+
+    def embedding_norm(self) -> float:
+        """Frobenius norm of the embedding matrix."""
         ...
 
 

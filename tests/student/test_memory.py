@@ -106,8 +106,10 @@ def test_the_setting_it_names_halves_the_tokens_until_sentences_are_alone(monkey
 def test_losses_are_measured_in_packs_that_the_setting_makes_smaller(monkeypatch):
     student, small = make_student(), make_student(piece_tokens=20)
     sizes = []
-    measure = NMT._sentence_losses
-    monkeypatch.setattr(NMT, "_sentence_losses", lambda self, *a: sizes.append(a[0].tokens) or measure(self, *a))
+    lay_out = NMT._lay_out
+    monkeypatch.setattr(
+        NMT, "_lay_out", lambda self, pack, **how: sizes.append(pack.tokens) or lay_out(self, pack, **how)
+    )
     whole = student.losses([batch_of(MANY)]).per_token
     assert sizes == [84]
     assert small.losses([batch_of(MANY)]).per_token == pytest.approx(whole, rel=1e-6)

@@ -30,7 +30,7 @@ class FakeStudent:
         self.announced.append([[batch.arm, batch.tokens] for batch in draw_next()])
         return 5 / len(self.history)
 
-    def losses(self, batches, *, smoothed=False):
+    def losses(self, batches, *, smoothed=False, weights="raw"):
         count = sum(batch.sentences for batch in batches)
         return SentenceLosses(np.full(count, 3.0 * len(self.history)), np.full(count, 3))
 
@@ -389,7 +389,9 @@ def test_a_damaged_newest_checkpoint_does_not_take_a_place_of_the_good_ones(tmp_
 
 def test_a_dev_loss_that_is_not_finite_is_neither_recorded_nor_saved(tmp_path):
     loop = make_loop(tmp_path)
-    loop.student.losses = lambda batches, smoothed=False: SentenceLosses(np.full(2, np.nan), np.full(2, 3))
+    loop.student.losses = lambda batches, smoothed=False, weights="raw": SentenceLosses(
+        np.full(2, np.nan), np.full(2, 3)
+    )
     with pytest.raises(NotFiniteError, match="a dev loss at step 5 is not a finite number"):
         finish(loop)
     loop.journal.close()

@@ -104,6 +104,7 @@ class StudentConfig(Settings):
     precision: Literal["float32", "tf32", "bf16"] = "float32"  # tf32: on CUDA, as float32 elsewhere
     device: str = "auto"
     piece_tokens: Count | None = Field(default=None, ge=1)  # run at once; None: 1.5k on a CPU, elsewhere a batch
+    average: float | None = Field(default=None, gt=0, lt=1)  # decay of averaged weights kept beside the others
 
     @model_validator(mode="before")
     @classmethod
@@ -117,9 +118,10 @@ class StudentConfig(Settings):
 
     @model_serializer(mode="wrap")
     def _as_version_0_1_wrote_it(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """With the ``compile`` of version 0.1, so that the fingerprint of a config stays what it was."""
+        """With its ``compile``, and later settings only where used: fingerprints of configs stay what they were."""
         written: dict[str, Any] = write(self)
-        return written | {"compile": False}
+        average = written.pop("average", None)
+        return written | {"compile": False} | ({} if average is None else {"average": average})
 
     @model_validator(mode="after")
     def _buildable(self) -> StudentConfig:

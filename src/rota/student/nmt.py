@@ -1,34 +1,53 @@
-"""The student as the loop sees it: network, optimiser and learning-rate schedule behind ``update`` and ``losses``."""
+"""The student as loop and probes see it: network, optimiser and schedule behind ``update``, ``losses``, ``gradient``.
+
+R numbers for each token, N target tokens of a piece, D model width.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Final
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from rota.measures import Weights
+from rota.student.average import MovingAverage
 from rota.student.config import Schedule, StudentConfig
+from rota.student.gradients import NetworkGradient
 from rota.student.hardware import OTHER_DEVICE, allow_tf32, find_device, keep_memory, memory_for
 from rota.student.kernels.attention import suits_varlen
 from rota.student.kernels.dropout import Noise
-from rota.student.kernels.loss import smoothed_loss, token_losses
+from rota.student.kernels.loss import examined_tokens, smoothed_loss, token_losses, uncertain_tokens
 from rota.student.pieces import LaidOut, join, lay_out, packs, pieces, take
-from rota.student.transformer import UNK, Transformer
+from rota.student.transformer import EOS, UNK, Transformer
 from rota.team import Team
-from rota.types import Batch, FloatArray, SentenceLosses, State
+from rota.types import (
+    Batch,
+    Examined,
+    FloatArray,
+    Gradient,
+    Projection,
+    SentenceLosses,
+    State,
+    Uncertainty,
+)
+
+TokenMeasure = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""R x N numbers from N x D decoder states, the output matrix and N targets."""
 
 EVALUATION_TOKENS: Final = 1_000
-"""Target tokens that :meth:`NMT.losses` runs through the network at once: on a CPU, longer packs only add padding."""
+"""Target tokens that are measured at once: on a CPU, longer packs only add padding."""
 
 EVALUATION_TOKENS_ELSEWHERE: Final = 16_000
 """The same on an accelerator, where large packs are faster."""
 
 TRAINING_TOKENS: Final = 1_500
-"""Target tokens, about, that :meth:`NMT.update` runs forward and backward at once on a CPU, unless configured."""
+"""Target tokens, about, that run forward and backward at once on a CPU, unless configured."""
 
 
 class NotFiniteError(ArithmeticError):
@@ -48,7 +67,7 @@ def build_student(config: StudentConfig, *, vocabulary: int, steps: int, seed: i
 
 
 class NMT:
-    """Implements :class:`rota.types.Student`."""
+    """Implements :class:`rota.types.ProbedStudent`."""
 
     def __init__(
         self, network: Transformer, config: StudentConfig, *, seed: int, schedule: Schedule, team: Team | None = None
@@ -62,6 +81,12 @@ class NMT:
         self._optimiser = torch.optim.Adam(network.parameters(), lr=0.0, betas=config.betas, eps=1e-9, fused=True)
         self._start_moments()
         self._ahead: tuple[Batch, LaidOut] | None = None  # a batch of the next update, and its first piece laid out
+        self._average: MovingAverage | None = None
+        self._direction: NetworkGradient | None = None
+        self.gradient_norm: float | None = None
+        self.projection: Projection | None = None
+        if config.average is not None:
+            self.keep_average(config.average)
 
     @memory_for(lambda: f"clipping gradients or changing weights; this needs {OTHER_DEVICE}.")
     def update(self, batches: Sequence[Batch], draw_next: Callable[[], Sequence[Batch]] = list) -> float:
@@ -84,39 +109,117 @@ class NMT:
                 self._backward(sentence, (0, 0), tokens, last=True, weight=0.0)
         gradients = [parameter.grad for parameter in self.network.parameters() if parameter.grad is not None]
         norm = torch.stack(torch._foreach_norm(gradients)).norm()
+        along = None if self._direction is None else self._direction.dot_with(gradients)
         self._expect(draw_next())
         # Only now: reading a number waits for the device, which computes while we lay out the next batch.
         summed = np.array([math.fsum(float(value) for value in sums)])
         loss = float(self._team.add_up(summed)[0]) / tokens
-        self._clip(gradients, loss, float(norm))
+        self.gradient_norm = float(norm)
+        self.projection = None if along is None else Projection(float(along), self.gradient_norm)
+        self._clip(gradients, loss, self.gradient_norm)
         self.step += 1
         self._optimiser.param_groups[0]["lr"] = self.schedule(self.step)
         self._optimiser.step()
+        if self._average is not None:
+            self._average.update(self.network)
         return loss
 
-    def losses(self, batches: Sequence[Batch], *, smoothed: bool = False) -> SentenceLosses:
+    def losses(self, batches: Sequence[Batch], *, smoothed: bool = False, weights: Weights = "raw") -> SentenceLosses:
         """Cross-entropy per sentence in evaluation mode, in the order given; leaves no trace.
 
         ``smoothed``: with the label smoothing of training. Several processes divide the sentences among them.
         """
-        smoothing = self.config.label_smoothing if smoothed else 0.0
+        joint, smoothing = join(batches), self.config.label_smoothing if smoothed else 0.0
+        measure = partial(token_losses, label_smoothing=smoothing)
+        ((sums,),) = self._measure(joint, lambda *given: measure(*given)[None], 1, weights)
+        return SentenceLosses(sums, joint.target_lengths)
+
+    def examine(
+        self, batches: Sequence[Batch], *, temperatures: Sequence[float] = (), weights: Weights = "raw"
+    ) -> Examined:
+        """Losses, correct tokens, and losses at these softmax temperatures, in one pass; leaves no trace."""
+        joint, measure = join(batches), partial(examined_tokens, temperatures=temperatures)
+        ((sums, correct, *others),) = self._measure(joint, measure, 2 + len(temperatures), weights)
+        at_temperatures = np.array(others).reshape(len(temperatures), joint.sentences)
+        return Examined(sums, joint.target_lengths, correct.astype(np.int64), at_temperatures)
+
+    def dropout_samples(
+        self, batches: Sequence[Batch], *, samples: int, seed: int, weights: Weights = "raw"
+    ) -> FloatArray:
+        """(samples, sentences): cross-entropy with the dropout of training, except that of words; leaves no trace."""
+        sums = self._measure(join(batches), lambda *given: token_losses(*given)[None], 1, weights, samples, seed)
+        return sums[:, 0]
+
+    def uncertainty(
+        self, batches: Sequence[Batch], *, samples: int, seed: int, weights: Weights = "raw"
+    ) -> Uncertainty:
+        """What :class:`Uncertainty` lists, with the same dropout; leaves no trace."""
+
+        def measure(states_ND: Tensor, output_VD: Tensor, target_N: Tensor) -> Tensor:
+            losses_N, probabilities_N, entropies_N, best_N = uncertain_tokens(states_ND, output_VD, target_N)
+            at_end_N = entropies_N * (target_N == EOS)
+            return torch.stack([losses_N, probabilities_N, entropies_N, at_end_N, best_N, best_N.square()])
+
         joint = join(batches)
-        sums = np.zeros(joint.sentences)
-        budget = EVALUATION_TOKENS if self.network.device.type == "cpu" else EVALUATION_TOKENS_ELSEWHERE
-        budget = min(budget, self.config.piece_tokens or budget, math.ceil(joint.tokens / self._team.size))
-        with torch.inference_mode(), memory_for(lambda: self._too_large("measuring", [joint], budget)):
-            for number, rows in enumerate(packs(joint, budget)):
-                if self._team.owns(number):
-                    sums[rows] = self._sentence_losses(take(joint, rows), smoothing)
-        return SentenceLosses(self._team.add_up(sums), joint.target_lengths)
+        sums = self._measure(joint, measure, 6, weights, samples, seed)
+        return Uncertainty(joint.target_lengths, *sums.swapaxes(0, 1))
+
+    def source_norms(self, batches: Sequence[Batch]) -> FloatArray:
+        """(sentences,): norms of the embeddings of all source tokens, summed over each sentence."""
+        joint = join(batches)
+        norms_V = self.network.embedding.weight.detach().norm(dim=1).double().cpu().numpy()
+        sums: FloatArray = np.add.reduceat(
+            norms_V[joint.source], np.cumsum(joint.source_lengths) - joint.source_lengths
+        )
+        return sums
+
+    def embedding_norm(self) -> float:
+        """Frobenius norm of the embedding matrix."""
+        return float(self.network.embedding.weight.detach().norm())
+
+    def gradient(self, batches: Sequence[Batch], *, weights: Weights = "raw", smoothed: bool = False) -> Gradient:
+        """Of the mean loss per token in evaluation mode, sentences weighted as in :meth:`update`; leaves no trace."""
+        joint, network = join(batches), self._network(weights)
+        parameters = list(network.parameters())
+        smoothing = self.config.label_smoothing if smoothed else 0.0
+        total: list[Tensor] = []
+        with memory_for(lambda: self._too_large("computing a gradient of", [joint])):
+            for _, _, batch in pieces(joint, self.tokens_at_once):
+                piece = self._lay_out(batch, training=False)
+                loss, _ = self._loss(network, network, piece, None, smoothing)
+                # Unlike backward(), this leaves the gradients of the parameters alone.
+                found = torch.autograd.grad(loss / joint.tokens, parameters)
+                if total:
+                    torch._foreach_add_(total, found)
+                else:
+                    total = list(found)
+        return NetworkGradient(total, self._adams_denominators)
+
+    def follow(self, direction: Gradient | None) -> None:
+        """From now on every update computes the dot product of its gradient, before clipping, with this direction."""
+        assert direction is None or isinstance(direction, NetworkGradient)
+        self._direction = direction
+
+    def keep_average(self, decay: float) -> None:
+        """From now on keeps a moving average of the weights; does nothing if one is kept already."""
+        if self._average is None:
+            self._average = MovingAverage(self.network, decay)
 
     def state_dict(self) -> State:
-        """Weights and moments, by name. The tensors are not copies: write them before the next update."""
+        """Weights, moments and what else updates use, by name; tensors are not copies: write before the next update.
+
+        The direction is with the moments, because only a run that goes on needs either.
+        """
         moments: dict[str, dict[str, Tensor]] = {key: {} for key in ("exp_avg", "exp_avg_sq")}
         for name, parameter in self.network.named_parameters():
             for key, tensors in moments.items():
                 tensors[name] = self._optimiser.state[parameter][key]
-        return {"network": dict(self.network.state_dict()), "optimiser": moments, "step": self.step}
+        state = {"network": dict(self.network.state_dict()), "optimiser": moments, "step": self.step}
+        if self._direction is not None:
+            moments["direction"] = dict(zip(self._names(), self._direction.tensors, strict=True))
+        if self._average is not None:
+            state |= self._average.state_dict()
+        return state
 
     def load_state_dict(self, state: State) -> None:
         self.network.load_state_dict(state["network"])
@@ -126,6 +229,33 @@ class NMT:
             moments["step"].fill_(self.step)
             for key in ("exp_avg", "exp_avg_sq"):
                 moments[key].copy_(state["optimiser"][key][name])
+        direction, device = state["optimiser"].get("direction"), self.network.device
+        tensors = None if direction is None else [direction[name].to(device) for name in self._names()]
+        self._direction = None if tensors is None else NetworkGradient(tensors, self._adams_denominators)
+        self.gradient_norm = self.projection = None
+        if self._average is not None:
+            self._average.load_state_dict(state)
+
+    def _names(self) -> list[str]:
+        return [name for name, _ in self.network.named_parameters()]
+
+    def _network(self, weights: Weights) -> Transformer:
+        if weights == "raw":
+            return self.network
+        if self._average is None:
+            raise ValueError("no averaged weights are kept; write for example student.average: 0.99")
+        return self._average.network
+
+    def _adams_denominators(self) -> list[Tensor] | None:
+        """What Adam divides by at the present step; infinite where no gradient was ever seen, so that those are 0."""
+        if self.step == 0:
+            return None
+        group = self._optimiser.param_groups[0]
+        correction = math.sqrt(1 - group["betas"][1] ** self.step)
+        squares = [self._optimiser.state[parameter]["exp_avg_sq"] for parameter in self.network.parameters()]
+        denominators = torch._foreach_div(torch._foreach_sqrt(squares), correction)
+        torch._foreach_add_(denominators, group["eps"])
+        return [each.masked_fill_(square == 0, math.inf) for each, square in zip(denominators, squares, strict=True)]
 
     def _start_moments(self) -> None:
         """What Adam would create at its first step, created now, so that every state has the same form."""
@@ -174,26 +304,60 @@ class NMT:
         A process without a piece of its own takes part with any sentence and the ``weight`` 0.
         """
         with nullcontext() if last else self._team.hold_back(self._replica):
-            with self._autocast():
-                states_ND = self._forward(self._replica, piece, self._noise(number))
-                smoothed, losses_N = smoothed_loss(
-                    states_ND,
-                    self.network.output_matrix,
-                    piece.target_N,
-                    label_smoothing=self.config.label_smoothing,
-                )
+            smoothed, losses_N = self._loss(
+                self.network, self._replica, piece, self._noise(number), self.config.label_smoothing
+            )
             # The replicas leave the mean of their gradients; we want the sum.
             (smoothed * (weight * self._team.size) / tokens).backward()  # type: ignore[no-untyped-call]
         return losses_N.sum()
 
-    def _sentence_losses(self, batch: Batch, smoothing: float) -> FloatArray:
-        pack = self._lay_out(batch, training=False)
+    def _loss(
+        self, network: Transformer, replica: nn.Module, piece: LaidOut, noise: Noise | None, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        """Summed loss of a piece to differentiate, sentences weighted; the plain loss of each of its tokens."""
         with self._autocast():
-            states_ND = self._forward(self.network, pack, None)
-            losses_N = token_losses(states_ND, self.network.output_matrix, pack.target_N, label_smoothing=smoothing)
-        starts = np.cumsum(batch.target_lengths) - batch.target_lengths
-        sums: FloatArray = np.add.reduceat(losses_N.double().cpu().numpy(), starts)
-        return sums
+            states_ND = self._forward(replica, piece, noise)
+            output_VD, target_N, factors_N = network.output_matrix, piece.target_N, piece.factors_N
+            return smoothed_loss(states_ND, output_VD, target_N, label_smoothing=smoothing, factors_N=factors_N)
+
+    def _measure(
+        self,
+        joint: Batch,
+        measure: TokenMeasure,
+        numbers: int,
+        weights: Weights,
+        samples: int | None = None,
+        seed: int = 0,
+    ) -> FloatArray:
+        """(samples, numbers, sentences): what is measured of each token, summed over sentences.
+
+        Without ``samples`` there is one pass in evaluation mode. Otherwise dropout is a function of the seed and the
+        numbers of sample and pack; packs then do not depend on the number of processes.
+        """
+        if samples is not None and samples < 1:
+            raise ValueError(f"{samples} samples of dropout tell nothing; ask for at least 1")
+        network = self._network(weights)
+        sums = np.zeros((samples or 1, numbers, joint.sentences))
+        budget = EVALUATION_TOKENS if network.device.type == "cpu" else EVALUATION_TOKENS_ELSEWHERE
+        most = joint.tokens if samples else math.ceil(joint.tokens / self._team.size)
+        budget = min(budget, self.config.piece_tokens or budget, most)
+        with torch.inference_mode(), memory_for(lambda: self._too_large("measuring", [joint], budget)):
+            for number, rows in enumerate(packs(joint, budget)):
+                if not self._team.owns(number):
+                    continue
+                pack = self._lay_out(take(joint, rows), training=samples is not None)
+                starts = np.cumsum(pack.target.lengths) - pack.target.lengths
+                for sample in range(samples or 1):
+                    noise = self._sampled_noise(seed, sample, number) if samples else None
+                    with self._autocast():
+                        states_ND = self._forward(network, pack, noise)
+                        values_RN = measure(states_ND, network.output_matrix, pack.target_N)
+                    sums[sample][:, rows] = np.add.reduceat(values_RN.double().cpu().numpy(), starts, axis=1)
+        return self._team.add_up(sums)
+
+    def _sampled_noise(self, seed: int, sample: int, pack: int) -> Noise:
+        generator = torch.Generator(self.network.device).manual_seed(_mixed_seed(seed, sample, pack))
+        return Noise(generator, self.config.dropout, self.config.dropout_of_attention)
 
     def _forward(self, network: nn.Module, piece: LaidOut, noise: Noise | None) -> Tensor:
         read = (piece.source_N, piece.target_N)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rota.student.hardware import upload
 from rota.student.kernels.attention import Layout
-from rota.types import Batch, IntArray
+from rota.types import Batch, FloatArray, IntArray
 
 
 def pieces(batch: Batch, tokens: int | None) -> Iterator[tuple[int, int, Batch]]:
@@ -58,14 +58,22 @@ def join(batches: Sequence[Batch]) -> Batch:
         target=np.concatenate([batch.target for batch in batches]),
         target_lengths=np.concatenate([batch.target_lengths for batch in batches]),
         tokens_by_language={},
+        weights=_joint_weights(batches),
     )
+
+
+def _joint_weights(batches: Sequence[Batch]) -> FloatArray | None:
+    if all(batch.weights is None for batch in batches):
+        return None
+    return np.concatenate([np.ones(batch.sentences) if batch.weights is None else batch.weights for batch in batches])
 
 
 def take(batch: Batch, rows: IntArray) -> Batch:
     """The sentences with these indices, in this order."""
     source, source_lengths = _sentences(batch.source, batch.source_lengths, rows)
     target, target_lengths = _sentences(batch.target, batch.target_lengths, rows)
-    return Batch(batch.arm, source, source_lengths, target, target_lengths, tokens_by_language={})
+    weights = None if batch.weights is None else batch.weights[rows]
+    return Batch(batch.arm, source, source_lengths, target, target_lengths, {}, weights)
 
 
 def _sentences(flat: IntArray, lengths: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
@@ -83,6 +91,7 @@ class LaidOut:
     source: Layout
     target_N: Tensor
     target: Layout
+    factors_N: Tensor | None  # of the loss of each target token; None: all 1
 
 
 def lay_out(batch: Batch, heads: int, device: torch.device, *, varlen: bool) -> LaidOut:
@@ -98,4 +107,12 @@ def lay_out(batch: Batch, heads: int, device: torch.device, *, varlen: bool) -> 
     for layout, needs in ((source, source_needs), (target, target_needs)):
         for name in needs:
             getattr(layout, name)
-    return LaidOut(source_N, source, target_N, target)
+    return LaidOut(source_N, source, target_N, target, _factors(batch, device))
+
+
+def _factors(batch: Batch, device: torch.device) -> Tensor | None:
+    if batch.weights is None:
+        return None
+    if len(batch.weights) != batch.sentences:
+        raise ValueError(f"a batch has {len(batch.weights)} weights for {batch.sentences} sentences; give one for each")
+    return upload(np.repeat(batch.weights, batch.target_lengths).astype(np.float32), device)

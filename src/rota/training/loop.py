@@ -43,6 +43,7 @@ class Loop:
         self.validate_every = max(1, config.validate_every.steps(config.steps))
         self.checkpoint_every = max(1, config.checkpoint_every.steps(config.steps))
         self.step = 0
+        probe.prepare(turns.watches)
 
     @property
     def seen(self) -> Mapping[Arm, int]:

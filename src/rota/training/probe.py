@@ -12,20 +12,25 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from rota.measures import DevLoss, GroupLosses, JointLoss, Measure, TrainLoss, mean_train_loss
+from rota.measures import DevLoss, GroupLosses, JointLoss, Measure, TrainLoss, Weights, mean_train_loss
 from rota.student.nmt import NotFiniteError
 from rota.training.devsets import DevSets, Groups
 from rota.training.turns import Window
-from rota.types import Arm, Batch, Decision, FloatArray, SentenceLosses, State, Student
+from rota.types import Arm, Batch, Decision, FloatArray, ProbedStudent, SentenceLosses, State
 
 M = TypeVar("M", bound=Measure)
+
+AVERAGE_DECAY = 0.99
+"""Of the averaged weights that a measure asks for, unless ``student.average`` says otherwise: about 100 updates."""
 
 
 class Gauge(ABC, Generic[M]):
     """How one measure is taken. A subclass says how in :meth:`read`, and may follow the updates in between."""
 
-    def __init__(self, measure: M, student: Student, sets: DevSets) -> None:
+    def __init__(self, measure: M, student: ProbedStudent, sets: DevSets) -> None:
         self.measure, self.student, self.sets = measure, student, sets
+        if getattr(measure, "weights", "raw") == "average":
+            student.keep_average(AVERAGE_DECAY)
 
     @abstractmethod
     def read(self, window: Window) -> Any:
@@ -50,7 +55,7 @@ class TrainLossGauge(Gauge[TrainLoss]):
 
 
 class DevLossGauge(Gauge[DevLoss]):
-    def __init__(self, measure: DevLoss, student: Student, sets: DevSets) -> None:
+    def __init__(self, measure: DevLoss, student: ProbedStudent, sets: DevSets) -> None:
         super().__init__(measure, student, sets)
         self._before: dict[Arm, float] = {}
 
@@ -92,7 +97,7 @@ class JointLossGauge(Gauge[JointLoss]):
 class GroupLossesGauge(Gauge[GroupLosses]):
     """Remembers the losses of groups that are not measured every time."""
 
-    def __init__(self, measure: GroupLosses, student: Student, sets: DevSets) -> None:
+    def __init__(self, measure: GroupLosses, student: ProbedStudent, sets: DevSets) -> None:
         super().__init__(measure, student, sets)
         self._losses: FloatArray | None = None
         self._turn = 0
@@ -141,11 +146,16 @@ GAUGES: Gauges = {
 class Probe:
     """The gauges of one run. ``gauges`` are those of measures that a user's own teacher brings."""
 
-    def __init__(self, student: Student, sets: DevSets, gauges: Gauges | None = None) -> None:
+    def __init__(self, student: ProbedStudent, sets: DevSets, gauges: Gauges | None = None) -> None:
         self.student, self.sets = student, sets
         self._kinds = {**GAUGES, **(gauges or {})}
         self._gauges: dict[Measure, Gauge[Any]] = {}
         self._states: dict[str, State] = {}  # loaded, of gauges that were not needed since
+
+    def prepare(self, measures: Sequence[Measure]) -> None:
+        """Before the run begins: everything that the teacher will watch, so that what cannot be measured is refused."""
+        for measure in measures:
+            self._gauge(measure)
 
     def begin(self, measures: Sequence[Measure], decision: Decision) -> None:
         """Before the first update of a decision."""
@@ -192,9 +202,13 @@ class Probe:
         return {**top, "gauges": others} if others else top
 
     def load_state_dict(self, state: State) -> None:
-        self._gauges, self._states = {}, dict(state.get("gauges", {}))
+        states = dict(state.get("gauges", {}))
         if state["prototype"] is not None:
-            self._states[_GROUPS] = {name: state[name] for name in ("prototype", "turn")}
+            states[_GROUPS] = {name: state[name] for name in ("prototype", "turn")}
+        for measure, gauge in self._gauges.items():
+            if _key(measure) in states:
+                gauge.load_state_dict(states.pop(_key(measure)))
+        self._states = states
 
 
 _GROUPS = GroupLosses.__name__
@@ -205,9 +219,8 @@ def _key(measure: Measure) -> str:
     return _GROUPS if isinstance(measure, GroupLosses) else str(measure)
 
 
-def _losses(student: Student, batch: Batch, weights: str, *, smoothed: bool) -> SentenceLosses:
-    more = {} if weights == "raw" else {"weights": weights}
-    return student.losses([batch], smoothed=smoothed, **more)
+def _losses(student: ProbedStudent, batch: Batch, weights: Weights, *, smoothed: bool) -> SentenceLosses:
+    return student.losses([batch], smoothed=smoothed, weights=weights)
 
 
 def _check_finite(step: int, value: Any) -> None:

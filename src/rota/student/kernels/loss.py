@@ -6,6 +6,7 @@ N target tokens, C rows of a chunk, V vocabulary, D model width.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -26,13 +27,19 @@ CHUNK_ROWS = 128
 
 
 def smoothed_loss(
-    states_ND: Tensor, output_VD: Tensor, target_N: Tensor, *, label_smoothing: float
+    states_ND: Tensor,
+    output_VD: Tensor,
+    target_N: Tensor,
+    *,
+    label_smoothing: float,
+    factors_N: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Summed label-smoothed cross-entropy, to differentiate, and the cross-entropy of every token without smoothing.
 
     Smoothing spreads ``label_smoothing`` evenly over the whole vocabulary, as ``torch.nn.functional.cross_entropy``.
+    ``factors_N`` multiply the loss of each token in the sum, not in the losses that are returned beside it.
     """
-    smoothed, losses_N = _SmoothedLoss.apply(states_ND, output_VD, target_N, label_smoothing)  # type: ignore[no-untyped-call]
+    smoothed, losses_N = _SmoothedLoss.apply(states_ND, output_VD, target_N, label_smoothing, factors_N)  # type: ignore[no-untyped-call]
     return smoothed, losses_N
 
 
@@ -50,6 +57,49 @@ def token_losses(states_ND: Tensor, output_VD: Tensor, target_N: Tensor, *, labe
     return (1 - label_smoothing) * losses_N + label_smoothing * even_N
 
 
+def examined_tokens(states_ND: Tensor, output_VD: Tensor, target_N: Tensor, *, temperatures: Sequence[float]) -> Tensor:
+    """Rows of N: the loss in nats; 1 where the likeliest token is the target; the loss at each temperature."""
+
+    def examine(states_CD: Tensor, output_VD: Tensor, target_C: Tensor) -> Tensor:
+        logits_CV, highest_C1, wanted_C1 = _logits(states_CD, output_VD, target_C)
+        correct_C = logits_CV.argmax(1) == target_C
+        shifted_CV, missing_C = logits_CV.sub_(highest_C1), (highest_C1 - wanted_C1)[:, 0]
+        at_temperatures = [
+            (torch.mul(shifted_CV, 1 / temperature).exp2_().sum(1).log2() + missing_C / temperature) / _BITS
+            for temperature in temperatures
+        ]
+        losses_C = (shifted_CV.exp2_().sum(1, keepdim=True).log2() + highest_C1 - wanted_C1)[:, 0] / _BITS
+        return torch.stack([losses_C, correct_C.float(), *at_temperatures])
+
+    return _in_chunks(examine, states_ND, output_VD, target_N)
+
+
+def uncertain_tokens(states_ND: Tensor, output_VD: Tensor, target_N: Tensor) -> Tensor:
+    """Four rows of N, in nats: the loss, its probability, the entropy, the log-probability of the likeliest token."""
+
+    def measure(states_CD: Tensor, output_VD: Tensor, target_C: Tensor) -> Tensor:
+        logits_CV, highest_C1, wanted_C1 = _logits(states_CD, output_VD, target_C)
+        shifted_CV = logits_CV.sub_(highest_C1)
+        exponentials_CV = shifted_CV.exp2()
+        sums_C = exponentials_CV.sum(1)
+        logs_C = sums_C.log2()
+        losses_C = (logs_C[:, None] + highest_C1 - wanted_C1)[:, 0] / _BITS
+        entropies_C = (logs_C - exponentials_CV.mul_(shifted_CV).sum(1) / sums_C) / _BITS
+        return torch.stack([losses_C, (-losses_C).exp(), entropies_C, -logs_C / _BITS])
+
+    return _in_chunks(measure, states_ND, output_VD, target_N)
+
+
+def _in_chunks(
+    measure: Callable[[Tensor, Tensor, Tensor], Tensor], states_ND: Tensor, output_VD: Tensor, target_N: Tensor
+) -> Tensor:
+    """Rows of N, of which ``measure`` computes C columns at a time from C states, the output matrix and C targets."""
+    states_ND, output_VD = _lowered(states_ND.detach(), output_VD.detach())
+    rows = _chunk_rows(output_VD)
+    chunks = [slice(start, start + rows) for start in range(0, len(target_N), rows)]
+    return torch.cat([measure(states_ND[chunk], output_VD, target_N[chunk]) for chunk in chunks], dim=1)
+
+
 def _chunk_rows(output_VD: Tensor) -> int:
     logits = CHUNK_LOGITS if output_VD.device.type == "cpu" else CHUNK_LOGITS_ELSEWHERE
     return max(CHUNK_ROWS, logits // len(output_VD))
@@ -63,14 +113,15 @@ def _lowered(*tensors: Tensor) -> tuple[Tensor, ...]:
     return tuple(tensor.to(torch.get_autocast_dtype(device)) for tensor in tensors)
 
 
-def _exponentials(states_CD: Tensor, output_VD: Tensor, target_C: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """exp(logit - highest) and its row sums, both float32; the losses; the log of the normaliser.
-
-    Logits are to base 2 until the end: exp2 takes 0.6 of the time of exp.
-    """
+def _logits(states_CD: Tensor, output_VD: Tensor, target_C: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits to base 2 in float32, because exp2 takes 0.6 of the time of exp; the highest of each row; the target's."""
     logits_CV = torch.addmm(states_CD.new_empty(1), states_CD, output_VD.t(), beta=0, alpha=_BITS).float()
-    highest_C1 = logits_CV.amax(1, keepdim=True)
-    wanted_C1 = logits_CV.gather(1, target_C[:, None])
+    return logits_CV, logits_CV.amax(1, keepdim=True), logits_CV.gather(1, target_C[:, None])
+
+
+def _exponentials(states_CD: Tensor, output_VD: Tensor, target_C: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """exp(logit - highest) and its row sums, both float32; the losses and the log of the normaliser in nats."""
+    logits_CV, highest_C1, wanted_C1 = _logits(states_CD, output_VD, target_C)
     exponentials_CV = logits_CV.sub_(highest_C1).exp2_()
     sums_C1 = exponentials_CV.sum(1, keepdim=True)
     normaliser_C1 = sums_C1.log2() + highest_C1
@@ -88,7 +139,7 @@ class _SmoothedLoss(Function):
 
     @staticmethod
     def forward(
-        ctx: Any, states_ND: Tensor, output_VD: Tensor, target_N: Tensor, smoothing: float
+        ctx: Any, states_ND: Tensor, output_VD: Tensor, target_N: Tensor, smoothing: float, factors_N: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         lowered_ND, lowered_VD = _lowered(states_ND, output_VD)
         mean_D = output_VD.float().mean(0)
@@ -105,19 +156,30 @@ class _SmoothedLoss(Function):
             weights_CV.scatter_add_(1, target_C1, sums_C1 * (smoothing - 1))
             weights_CV = weights_CV.to(lowered_VD.dtype)
             states_gradient[chunk] = torch.mm(weights_CV, lowered_VD).float().div_(sums_C1)
-            _add_product(output_gradient, weights_CV, (states_CD / sums_C1).to(lowered_VD.dtype))
+            shares_CD = _times(states_CD / sums_C1, factors_N, chunk)
+            _add_product(output_gradient, weights_CV, shares_CD.to(lowered_VD.dtype))
         states_gradient.sub_(mean_D, alpha=smoothing)
-        output_gradient.sub_(states_ND.float().sum(0), alpha=smoothing / len(output_VD))
+        states_gradient = _times(states_gradient, factors_N)
+        sum_D = _times(states_ND.float(), factors_N).sum(0)
+        output_gradient.sub_(sum_D, alpha=smoothing / len(output_VD))
         ctx.save_for_backward(states_gradient.to(states_ND.dtype), output_gradient.to(output_VD.dtype))
         losses_N = torch.cat(losses)
         ctx.mark_non_differentiable(losses_N)
-        uniform = torch.cat(normalisers).sum() - states_ND.float().sum(0) @ mean_D
-        return (1 - smoothing) * losses_N.sum() + smoothing * uniform, losses_N
+        uniform = _times(torch.cat(normalisers), factors_N).sum() - sum_D @ mean_D
+        return (1 - smoothing) * _times(losses_N, factors_N).sum() + smoothing * uniform, losses_N
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> Any:
         states_gradient, output_gradient = ctx.saved_tensors
-        return states_gradient.mul_(gradient), output_gradient.mul_(gradient), None, None
+        return states_gradient.mul_(gradient), output_gradient.mul_(gradient), None, None, None
+
+
+def _times(rows: Tensor, factors_N: Tensor | None, chunk: slice = slice(None)) -> Tensor:
+    """Each row times its factor."""
+    if factors_N is None:
+        return rows
+    factors = factors_N[chunk]
+    return rows * (factors if rows.dim() == 1 else factors[:, None])
 
 
 def _add_product(total_VD: Tensor, weights_CV: Tensor, states_CD: Tensor) -> None:
