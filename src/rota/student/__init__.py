@@ -1,8 +1,7 @@
 """The student: a Transformer, how it learns, how it is measured, and how it translates.
 
 Data flow: ``nmt`` cuts batches into ``pieces`` that fit into memory, puts them on the device that ``hardware`` found,
-and runs them through ``transformer``, whose costly parts are ``kernels``; the gradients change the weights, and
-``average`` follows them. Sizes and rates are in ``config``. Probes get losses and opaque ``gradients``; ``search``
-translates with trained networks.
-No module here knows of teachers; this one imports nothing, so that settings can be read without torch.
+and runs them through ``transformer``, whose costly parts are ``kernels``; the gradients change the weights as
+``config`` says, and ``average`` follows. Probes get losses and opaque ``gradients``; ``search`` translates. No module
+here knows of teachers; this one imports nothing, so that settings can be read without torch.
 """

@@ -291,9 +291,7 @@ class NMT:
         largest = max(batch.tokens for batch in batches)
         at_once = min(tokens or self.tokens_at_once or largest, largest)
         smaller = f"--set student.piece_tokens={max(1, at_once // 2)}"
-        remedy = (
-            f"continue the run with {smaller}, which takes less at once; a single sentence needs {OTHER_DEVICE}"
-        )
+        remedy = f"continue the run with {smaller}, which takes less at once; a single sentence needs {OTHER_DEVICE}"
         return f"{doing} {at_once:,} target tokens at once; {remedy}."
 
     def _backward(
