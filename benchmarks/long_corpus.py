@@ -4,7 +4,7 @@
 
 The text of eight languages of unequal size is written. ``--compare`` pairs (0: none) are prepared by one process and by
 two, in turn, and once with an interruption: all must give the same data. Then ``--pairs`` are prepared by ``rota
-prepare`` and interrupted by SIGTERM when half is encoded; the same command goes on, and ``rota train`` makes some
+prepare`` and interrupted by SIGTERM when half is encoded; the same command resumes, and ``rota train`` makes some
 updates on mixed batches. 20 million pairs take 8 GB of disk, which are free again at the end. The exit code is not 0 if
 data differ, memory exceeds 4 GB or training fails.
 """

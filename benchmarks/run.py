@@ -5,7 +5,7 @@
 
 NAME is limit, time, data, teachers or memory (of this machine, without a corpus; machine is all five), or one of the
 scripts data_path, translation, selecting and peers; by default everything. Each prints its own table, and a script says
-when it was skipped because a corpus or a run is missing. Stopped in the middle, the same command goes on. --threads,
+when it was skipped because a corpus or a run is missing. Stopped in the middle, the same command resumes. --threads,
 --preset and --data are for the first five; scripts have options of their own, see docs/benchmarks.md.
 """
 
@@ -53,7 +53,7 @@ def main() -> int:
         sys.stderr.write(f"error: {error}\n")
         return 2
     except KeyboardInterrupt:
-        print(f"stopped; {arguments.json} has what was measured, and the same command goes on")
+        print(f"stopped; {arguments.json} has what was measured, and the same command resumes")
         return 130
     if failed:
         print(f"failed: {', '.join(failed)}")

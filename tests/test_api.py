@@ -18,7 +18,7 @@ VALUES = {
 
 
 class Heard:
-    """A listener, a progress and a stop in one that writes down what it hears, and when it is entered."""
+    """A listener, a progress and a stop in one that writes down what it is told, and when it is entered."""
 
     def __init__(self, log, name, stop_at=None):
         self.log, self.name, self.stop_at, self.step = log, name, stop_at, 0

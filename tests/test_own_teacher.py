@@ -194,7 +194,7 @@ def test_a_class_that_is_not_complete_is_explained_in_one_line(project):
 )
 def test_a_module_that_is_broken_is_explained_in_one_line(project, text, message):
     name = write_module(project, text)
-    assert re.search(f"importing '{name}' failed: {message}.*; mend that module", refusal(f"{name}:Own"))
+    assert re.search(f"importing '{name}' failed: {message}.*; fix that module", refusal(f"{name}:Own"))
 
 
 def test_its_settings_are_checked_as_those_of_any_teacher(project):

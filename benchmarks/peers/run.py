@@ -7,7 +7,7 @@ Each peer has an environment of its own in --cache, made once. A round trains wi
 which the first two warm up, each in a fresh process. One of them computes at a time, and the turn goes round after
 every update, ours first; so all of them are in memory, unless --apart trains one after the other. Real target tokens
 are counted in the tensors that the peer trains on; seconds are those of its process, its data path included. What
-cannot be installed or fails is named with the reason. Stopped in the middle, the same command goes on with the
+cannot be installed or fails is named with the reason. Stopped in the middle, the same command resumes with the
 trainings that are missing; --again begins anew.
 """
 

@@ -229,7 +229,7 @@ def start_run(config: RunConfig, store: Store, measured: dict[str, Any], run: Pa
     """Write what the run is, or make sure that the folder holds this very run."""
     folder, about = Run(run), describe(config, store) | {"measured": measured}
     if folder.is_published:
-        raise ConfigError(f"{run} holds published records, without models to go on from; choose another folder")
+        raise ConfigError(f"{run} holds published records, without models to resume from; choose another folder")
     if folder.exists:
         _same_run(folder.about, about, run)
         return

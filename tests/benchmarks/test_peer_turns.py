@@ -1,4 +1,4 @@
-"""The toolkits of a round take turns: one computes at a time, and waiting is nobody's time."""
+"""The toolkits of a round take turns: one computes at a time, and waiting time is not counted."""
 
 import importlib
 import json

@@ -148,7 +148,7 @@ def test_published_records_are_not_trained_over(road, project):
     (published / "steps.jsonl.gz").write_bytes(gzip.compress((project / "runs" / "small" / "steps.jsonl").read_bytes()))
     code, _, error = road("train", "small.yaml", "--run", "published/small")
     assert code == 2
-    assert "published/small holds published records, without models to go on from" in error
+    assert "published/small holds published records, without models to resume from" in error
     assert len(list(read_record(published / "validations.jsonl"))) == 2
 
 

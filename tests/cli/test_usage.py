@@ -40,7 +40,7 @@ def test_the_version_is_that_of_the_package(rota):
     assert rota("--version") == (0, f"rota {version('rota-nmt')}\n", "")
 
 
-def test_a_file_that_ends_early_where_nobody_expects_it_is_one_line(rota, monkeypatch, tmp_path):
+def test_a_file_that_ends_early_unexpectedly_is_one_line(rota, monkeypatch, tmp_path):
     def read(path):
         raise EOFError("the stream has no end")
 

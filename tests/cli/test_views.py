@@ -51,7 +51,7 @@ def test_short_work_says_nothing(printed, monkeypatch):
     with views.ProgressBar() as progress:
         progress("cleaning", 10, 10)
     assert printed.getvalue() == ""
-    assert time.monotonic() - began < 15, "nobody waits for the next line"
+    assert time.monotonic() - began < 15, "the end does not wait for the next line"
 
 
 def test_lines_end_with_the_work_that_fails(printed):

@@ -1,4 +1,4 @@
-"""Several processes that prepare the same folder: one works, the others wait, a kill blocks nobody."""
+"""Several processes that prepare the same folder: one works, the others wait, a killed process blocks no other."""
 
 import errno
 import subprocess

@@ -127,7 +127,7 @@ def test_a_run_that_reads_one_that_failed_fails_with_it(tmp_path):
     assert "again/seed-1" not in world.works
 
 
-def test_a_run_that_nobody_will_train_is_named_before_anything_starts(tmp_path):
+def test_a_run_that_no_job_will_train_is_named_before_anything_starts(tmp_path):
     suite = load_suite(write_suite(tmp_path, more=REPLAY))
     jobs = plan(suite, tmp_path / "runs", rows=["again"], seeds=[1])
     with pytest.raises(ValueError, match="row 'again' reads .*uniform/seed-1, which is not trained; add 'uniform' to"):

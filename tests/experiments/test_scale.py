@@ -129,7 +129,7 @@ def test_a_reward_batch_is_one_training_batch():
 
 def test_what_a_warm_up_is_besides_its_length_stays():
     assert small("tscl-warmup-all")["teacher"]["warmup"]["languages"] == "all"
-    assert small("tscl")["teacher"]["warmup"]["inform"] == "all", "TSCL hears of it"
+    assert small("tscl")["teacher"]["warmup"]["inform"] == "all", "TSCL is told about it"
     assert small("dqn")["teacher"]["warmup"]["inform"] == "none"
     assert small("tscl-no-warmup")["teacher"]["warmup"] is None
     assert "warmup" not in small("uniform")["teacher"]

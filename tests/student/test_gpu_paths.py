@@ -70,7 +70,7 @@ def copies(monkeypatch):
     return found
 
 
-def test_to_a_gpu_arrays_go_from_pinned_memory_and_nobody_waits(copies):
+def test_to_a_gpu_arrays_go_from_pinned_memory_without_waiting(copies):
     assert upload(np.arange(5), GPU).tolist() == [0, 1, 2, 3, 4]
     assert copies == [(True, False)]
 

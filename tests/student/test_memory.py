@@ -61,7 +61,7 @@ def test_so_is_what_drivers_and_libraries_say_of_it(message):
     assert not is_out_of_memory(ConnectionError(message)), "the last words of another process"
 
 
-def test_whoever_is_nearer_to_the_cause_says_what_helps():
+def test_the_context_nearest_to_the_cause_says_what_helps():
     with (
         pytest.raises(TooLargeError, match="^out of memory reading; read less$"),
         memory_for(lambda: "doing much; do less"),
@@ -78,13 +78,13 @@ def test_an_update_without_enough_memory_says_what_was_too_large(monkeypatch):
     with pytest.raises(TooLargeError) as found:
         student.update(batches)
     assert str(found.value) == (
-        "out of memory training on 84 target tokens at once; the same run goes on with --set student.piece_tokens=42, "
+        "out of memory training on 84 target tokens at once; continue the run with --set student.piece_tokens=42, "
         f"which takes less at once; a single sentence needs {OTHER_DEVICE}."
     )
     with pytest.raises(TooLargeError) as found:
         student.losses(batches)
     assert str(found.value) == (
-        "out of memory measuring 87 target tokens at once; the same run goes on with --set student.piece_tokens=43, "
+        "out of memory measuring 87 target tokens at once; continue the run with --set student.piece_tokens=43, "
         f"which takes less at once; a single sentence needs {OTHER_DEVICE}."
     )
     assert student.step == 0
@@ -180,7 +180,7 @@ def test_a_batch_that_does_not_fit_is_translated_in_halves(monkeypatch, caplog):
     assert tried == [8, 4, 2, 2, 4, 2, 2]
     assert finished == [2, 2, 2, 2]
     assert [each.ids.tolist() for each in found] == [each.ids.tolist() for each in whole]
-    assert "8 sentences at once do not fit into memory; going on with half as much" in caplog.text
+    assert "8 sentences at once do not fit into memory; continuing with half as many" in caplog.text
 
 
 def test_what_encoders_said_is_forgotten_to_make_room(monkeypatch):
@@ -245,7 +245,7 @@ def test_loading_and_translating_without_enough_memory_is_one_line(rota, project
     assert error.splitlines()[-1].startswith("error: out of memory translating one sentence of")
 
 
-def test_memory_that_runs_out_where_nobody_expects_it_is_one_line_too(rota, project, monkeypatch):
+def test_memory_that_runs_out_unexpectedly_is_one_line_too(rota, project, monkeypatch):
     monkeypatch.setattr(nmt.NMT, "load_state_dict", run_out_of_memory)
     assert rota("train", "run.yaml", "--until", "2")[0] == 0
     code, _, error = rota("train", "run.yaml")

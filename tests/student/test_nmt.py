@@ -221,9 +221,9 @@ def test_word_dropout_hides_its_share_of_the_tokens_read():
 def test_word_dropout_changes_what_is_read_but_not_what_is_to_be_said():
     batches = [batch_of(random_pairs(*LENGTHS, seed=1))]
     plain = make_student(dropout=0.0, attention_dropout=0.0)
-    deaf = make_student(dropout=0.0, attention_dropout=0.0, word_dropout=0.9)
-    assert plain.losses(batches).per_token == deaf.losses(batches).per_token
-    assert plain.update(batches) != deaf.update(batches)
+    dropped = make_student(dropout=0.0, attention_dropout=0.0, word_dropout=0.9)
+    assert plain.losses(batches).per_token == dropped.losses(batches).per_token
+    assert plain.update(batches) != dropped.update(batches)
     for _ in range(30):  # a sentence it cannot read is still a sentence it can learn by heart
-        last = deaf.update(batches)
+        last = dropped.update(batches)
     assert last < plain.losses(batches).per_token

@@ -170,7 +170,7 @@ def test_a_run_that_cannot_be_replayed_is_refused_in_one_line(tmp_path, name, me
 
 @pytest.mark.parametrize("name", REPLAYS)
 def test_a_folder_that_is_no_run_is_refused(tmp_path, name):
-    with pytest.raises(ValueError, match=r"teacher\.run is '.*', which is no run folder .*; train that run first"):
+    with pytest.raises(ValueError, match=r"teacher\.run is '.*', which is not a run folder .*; train that run first"):
         replay(name, tmp_path, steps=8)
 
 
@@ -213,7 +213,7 @@ def test_shuffling_refuses_settings_that_make_no_sense(options, message):
 
 
 @pytest.mark.parametrize("name", REPLAYS)
-def test_whoever_takes_the_choices_of_the_other_run_apart_is_told(tmp_path, name, caplog):
+def test_breaking_up_the_choices_of_the_other_run_gives_a_warning(tmp_path, name, caplog):
     run = make_run(tmp_path / "other", ["az"] * 10 + ["tr"] * 10, decide_every=10)
     with caplog.at_level(logging.WARNING):
         replay(name, run, steps=20, decide_every=10)

@@ -80,7 +80,7 @@ def test_a_run_that_is_not_there_leaves_nothing_behind(train, folder):
     code, _, error = train("nothing", "--set", "teacher={name: replay-proportions, run: runs/nowhere}")
     assert code == 2
     assert error == (
-        "error: teacher.run is 'runs/nowhere', which is no run folder (no run.json); train that run first\n"
+        "error: teacher.run is 'runs/nowhere', which is not a run folder (no run.json); train that run first\n"
     )
     assert not (folder / "runs" / "nothing" / "run.json").exists()
 

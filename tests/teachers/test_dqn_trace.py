@@ -63,7 +63,7 @@ def test_the_decisions_and_updates_are_those_of_algorithm_2():
             assert list(decision.scores.values()) == pytest.approx(q, abs=2e-4)
     # observations at 40, 50, ... 390; the first stores nothing, and the fourth transition comes with the fifth
     assert agent.updates == 36 - 4
-    assert teacher.teacher.learner.updates == agent.updates + 1  # ours also hears of its last choice, at 400
+    assert teacher.teacher.learner.updates == agent.updates + 1  # ours is also told about its last choice, at 400
 
 
 def test_twelve_updates_move_both_networks_as_by_hand():

@@ -170,7 +170,7 @@ def test_the_warmup_is_on_the_high_resource_languages_unless_all_are_asked_for()
     assert set(reasons(60, warmup={"until": 60, "languages": "all"}, first_visits="text")[1]) == set(ARMS)
 
 
-def test_the_teacher_hears_of_the_warmup_and_of_the_first_visits():
+def test_the_teacher_is_told_about_the_warmup_and_the_first_visits():
     teacher = build_teacher(TSCLConfig(warmup=10), CLASSROOM, np.random.default_rng(1))
     assert isinstance(teacher, FirstVisits)
     assert isinstance(teacher.teacher, Warmup)

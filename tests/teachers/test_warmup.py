@@ -84,7 +84,7 @@ def test_inform_rewards_fills_the_history_without_teaching():
     assert (inner.heard, inner.told) == ([1, 2, 3], [4, 5])
 
 
-def test_nothing_is_measured_while_nobody_listens():
+def test_nothing_is_measured_while_the_teacher_is_not_told():
     teacher = Warmup(Listening(), HIGH_RESOURCE, rng(), until=3, inform="none")
     teacher.ask(2)
     assert teacher.watches == ()

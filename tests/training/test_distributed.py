@@ -142,7 +142,7 @@ def test_when_a_process_is_killed_the_other_one_says_so_and_ends(folder, killed)
     assert codes(folder, f"killed-{killed}")[left] == 2
     said_last = said(folder, f"killed-{killed}", left).splitlines()[-1]
     lost = "another process of this run has ended or hangs"
-    assert said_last == f"error: {lost}; the same command goes on from the last checkpoint"
+    assert said_last == f"error: {lost}; the same command resumes from the last checkpoint"
 
 
 def test_a_run_goes_on_after_a_process_was_killed(folder):
@@ -272,7 +272,7 @@ def test_the_last_word_of_a_process_that_has_ended_is_passed_on(monkeypatch):
     store = torch.distributed.HashStore()
     monkeypatch.setattr(processes.signal, "signal", lambda *_: None)
     processes.Processes(store, 1, 2).leave_word(ValueError("no such file"))
-    with pytest.raises(processes.RankLostError, match="rank 1: no such file; the same command goes on"):
+    with pytest.raises(processes.RankLostError, match="rank 1: no such file; the same command resumes"):
         processes.Processes(store, 0, 2).say_once(RuntimeError("[gloo/transport] Connection closed by peer"))
 
 
@@ -317,7 +317,7 @@ def test_torchrun_stops_when_a_process_is_killed_and_the_same_command_goes_on(tm
     os.kill(max(map(int, children.split())), signal.SIGKILL)
     output = first.communicate(timeout=60)[0]
     assert first.returncode != 0
-    assert "error: another process of this run has ended or hangs; the same command goes on" in output
+    assert "error: another process of this run has ended or hangs; the same command resumes" in output
     assert output.count("has ended or hangs") == 1
     assert "rank      : 1" in output, "torchrun names it"
     go_on_to_the_end(tmp_path, command, settings)

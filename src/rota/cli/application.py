@@ -9,7 +9,7 @@ from typing import Annotated, cast
 import typer
 
 app = typer.Typer(
-    help="Multilingual machine translation in which a teacher decides whose turn it is.",
+    help="Multilingual machine translation in which a teacher decides what the model trains on next.",
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",

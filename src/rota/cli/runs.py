@@ -89,7 +89,7 @@ def _load(config: Path, overrides: list[str] | None) -> RunConfig:
 def train_with_display(config: RunConfig, run: Path, *, until: int | None, again: str) -> Loop:
     """Train under a live display; ``again`` is the command that resumes after an interruption.
 
-    An interrupted command ends with the exit code of its signal, so that a script does not go on.
+    An interrupted command ends with the exit code of its signal, so that a script stops too.
     """
     from rota import api
     from rota.training.loop import StopSignal

@@ -94,7 +94,7 @@ def evaluate_with_display(
         with views.ProgressBar() as progress:
             return api.evaluate(run, split=which, step=step, progress=progress, **changes)
     except KeyboardInterrupt:
-        views.say("stopped; what has been translated is kept, and the same command goes on from there")
+        views.say("stopped; what has been translated is kept, and the same command resumes from there")
         raise SystemExit(128 + signal.SIGINT) from None
 
 

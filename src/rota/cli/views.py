@@ -96,18 +96,18 @@ def _bars() -> Iterator[Progress]:
 def _lines() -> Iterator[Progress]:
     """Printed by a thread: a stage may take minutes without a report. Short work prints nothing."""
     began, over = time.monotonic(), threading.Event()
-    heard: list[str] = []
+    latest: list[str] = []
 
     def report(stage: str, done: int, total: int | None) -> None:
         counted = f": {done:,}" if done or total else ""  # work that cannot be counted has only its stage
-        heard[:] = [stage + counted + (f" of {total:,}" if total else "")]
+        latest[:] = [stage + counted + (f" of {total:,}" if total else "")]
 
-    def speak() -> None:
+    def print_lines() -> None:
         while not over.wait(LINE_SECONDS):
-            for line in heard:
+            for line in latest:
                 say(f"{line}, {timedelta(seconds=round(time.monotonic() - began))} so far")
 
-    thread = threading.Thread(target=speak, daemon=True)
+    thread = threading.Thread(target=print_lines, daemon=True)
     thread.start()
     try:
         yield report

@@ -49,7 +49,7 @@ class Comet:
         *,
         progress: Callable[[int], None] = lambda _: None,
     ) -> tuple[float, list[float]]:
-        """The mean over the sentences and each sentence's own score, x 100; ``progress`` hears how many were done."""
+        """The mean over the sentences and each sentence's own score, x 100; ``progress`` is told how many were done."""
         if not len(sources) == len(hypotheses) == len(references) > 0:
             counts = f"{len(sources)} sources, {len(hypotheses)} translations, {len(references)} references"
             raise ValueError(f"COMET needs as many of each, and at least one: {counts}")

@@ -206,7 +206,7 @@ def _differences_of_models(runs: list[Compared]) -> list[str]:
 def _alone(sides: tuple[list[Compared], list[Compared]]) -> list[str]:
     if len(sides[0]) > 1:
         return []
-    return ["one run of each: the tests tell these two models apart, not what made them"]
+    return ["one run of each: the tests compare these two models, not the schedules that made them"]
 
 
 def _read(run: Compared, arm: Arm, sentences: int, metric: str) -> list[Any]:

@@ -127,7 +127,7 @@ def open_data(run: Run) -> Store:
     store = Store.open(Path(run.setting("data.folder")))
     if store.fingerprint != run.setting("data.fingerprint"):
         raise ValueError(
-            f"{store.folder} holds other data than {run} was trained on; prepare those again, or train anew"
+            f"{store.folder} holds other data than {run} was trained on; prepare those again, or train a new run"
         )
     return store
 

@@ -28,7 +28,7 @@ SELECTION_PART = "dev-selection"
 """The dev sentences that choose checkpoints, in file names: not the whole of ``dev``."""
 
 Progress = Callable[[str, int, int], None]
-"""Hears (what is being done, sentences done, sentences in all)."""
+"""Is called with what is being done, sentences done, and sentences in all."""
 
 _REMEDY = "use fewer (--combine last), or leave the GPU out with CUDA_VISIBLE_DEVICES=-1"
 
@@ -71,7 +71,7 @@ class Translator:
         progress: Callable[[int], None] | None = None,
         cache: EncoderCache | None = None,
     ) -> list[str]:
-        """Translations in the order of ``texts``, blank for blank; ``progress`` hears how many were done just now.
+        """Translations in the order of ``texts``, blank for blank; ``progress`` is told how many were done just now.
 
         ``language`` is that of all texts, or one for each; ``cache``: see :func:`rota.student.search.translate`.
         """

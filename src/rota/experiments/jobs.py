@@ -127,7 +127,7 @@ def write_description(suite: Suite, out: Path, jobs: Sequence[Job]) -> None:
 
 def _described(out: Path) -> dict[str, Any]:
     path = out / "suite.json"
-    return read_json(path, remedy="delete it, it is written anew") if path.is_file() else {}
+    return read_json(path, remedy="delete it, it will be written again") if path.is_file() else {}
 
 
 def _row(suite: Suite, job: Job) -> dict[str, Any]:

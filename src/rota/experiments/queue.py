@@ -164,7 +164,7 @@ class Entry:
     def trained(self) -> bool:
         """Whether others may read its records.
 
-        Those of a run that was killed before its last checkpoint reach the last step too, until it goes on and cuts
+        Those of a run that was killed before its last checkpoint reach the last step too, until it resumes and cuts
         them back.
         """
         if self.doing == "done" or self.status.state in ("trained", "done"):

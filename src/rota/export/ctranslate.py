@@ -122,7 +122,7 @@ class CTranslator:
         batch_tokens: int = 4000,
         progress: Callable[[int], None] | None = None,
     ) -> list[str]:
-        """Translations in the order of ``texts``, blank for blank; ``progress`` hears how many were done just now."""
+        """Translations in the order of ``texts``, blank for blank; ``progress`` is told how many were done just now."""
         tidied = [tidy(text) for text in texts]
         indices = [index for index, text in enumerate(tidied) if text]
         sources = self.subwords.encode_sources(language, [tidied[index] for index in indices])

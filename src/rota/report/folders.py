@@ -14,7 +14,7 @@ from rota.runs import REMEDY, Run
 from rota.runs.run import RecordName
 
 Progress = Callable[[str, int, int | None], None]
-"""Hears (stage, done, in all)."""
+"""Is called with the stage, how much is done, and how much there is in all."""
 
 SUITE = "suite.json"
 RESTORE = "restore it, or delete it: rows are then named after their folders"

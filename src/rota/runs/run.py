@@ -195,7 +195,7 @@ class Run:
         return self.folder / ".lock"
 
     def saved_step(self) -> int:
-        """The step of the newest checkpoint as far as its manifest tells, from which training would go on."""
+        """The step of the newest checkpoint as far as its manifest tells, from which training would resume."""
         return max((found.step for found in self.checkpoints().list()), default=0)
 
     def is_saved(self, step: int) -> bool:

@@ -208,7 +208,7 @@ class NMT:
     def state_dict(self) -> State:
         """Weights, moments and what else updates use, by name; tensors are not copies: write before the next update.
 
-        The direction is with the moments, because only a run that goes on needs either.
+        The direction is with the moments, because only a run that resumes needs either.
         """
         moments: dict[str, dict[str, Tensor]] = {key: {} for key in ("exp_avg", "exp_avg_sq")}
         for name, parameter in self.network.named_parameters():
@@ -291,9 +291,7 @@ class NMT:
         largest = max(batch.tokens for batch in batches)
         at_once = min(tokens or self.tokens_at_once or largest, largest)
         smaller = f"--set student.piece_tokens={max(1, at_once // 2)}"
-        remedy = (
-            f"the same run goes on with {smaller}, which takes less at once; a single sentence needs {OTHER_DEVICE}"
-        )
+        remedy = f"continue the run with {smaller}, which takes less at once; a single sentence needs {OTHER_DEVICE}"
         return f"{doing} {at_once:,} target tokens at once; {remedy}."
 
     def _backward(

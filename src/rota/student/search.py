@@ -114,7 +114,7 @@ def _check_divisible(error: RuntimeError | MemoryError, sources: Sequence[IntArr
         size = f"one sentence of {len(sources[0])} subwords with beam {beam}"
         remedy = "lower the beam, split the sentence, or leave the GPU out with CUDA_VISIBLE_DEVICES=-1"
         raise TooLargeError(f"out of memory translating {size}; {remedy}.") from None
-    logger.warning("%d sentences at once do not fit into memory; going on with half as much", len(sources))
+    logger.warning("%d sentences at once do not fit into memory; continuing with half as many", len(sources))
 
 
 @torch.inference_mode()
@@ -204,7 +204,7 @@ class _Beams:
             self.best_tokens[sentence] = self.tokens_BWT[row, parent, 1:].cpu().numpy()
 
     def _open(self, scores_BW: Tensor) -> Tensor:
-        """Which sentences go on: fewer than W ends, and some hypothesis that could still beat the best one."""
+        """Which sentences continue: fewer than W ends, and some hypothesis that could still beat the best one."""
         # A sum of log-probabilities only falls; the most favourable length is the longest.
         hope_B = scores_BW.amax(1) / (self.limits_B + 1) ** self.penalty
         below_limit_B = self.limits_B >= self.tokens_BWT.shape[2]

@@ -80,7 +80,7 @@ class WarmupConfig(Settings):
 
     until: DurationField = Field(description="the step at which the teacher takes over")
     languages: Languages = Field("high-resource", description="all, high-resource, low-resource, or a list")
-    inform: Inform = Field("none", description="what the teacher hears of these steps: none, rewards or all")
+    inform: Inform = Field("none", description="what the teacher is told about these steps: none, rewards or all")
 
 
 def short_warmup(value: Any) -> Any:
@@ -114,7 +114,7 @@ class TeacherConfig(Settings, ABC):
         return teacher
 
     def gauges(self) -> Mapping[type[Measure], Any]:
-        """For measures of one's own: the class of the gauge (:class:`rota.training.probe.Gauge`) of each."""
+        """For a teacher's own measures: the class of the gauge (:class:`rota.training.probe.Gauge`) of each."""
         return {}
 
     def warmup_arms(self, classroom: Classroom, languages: Languages) -> tuple[Arm, ...]:

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class ReplayProportions(Static):
-    """Static, with the shares of another run. A checkpoint holds them, so that a run cannot go on with others."""
+    """Static, with the shares of another run. A checkpoint holds them, so that a run cannot resume with others."""
 
     def ask(self, step: int) -> Decision:
         return replace(super().ask(step), why="replayed")
@@ -85,7 +85,7 @@ class ReplayShuffled:
         return hashlib.sha256(" ".join(self._choices).encode()).hexdigest()[:16]
 
 
-_ANOTHER = "give the folder of the run that this one was begun with, or begin anew in another folder"
+_ANOTHER = "give the folder of the run that this one was begun with, or start again in another folder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Past:
 def read_past(run: Path, classroom: Classroom) -> Past:
     """The choices of a run, from its records; a run that cannot be repeated with these languages is refused."""
     if not (run / "run.json").is_file():
-        raise ValueError(f"teacher.run is {str(run)!r}, which is no run folder (no run.json); train that run first")
+        raise ValueError(f"teacher.run is {str(run)!r}, which is not a run folder (no run.json); train that run first")
     about = read_json(
         run / "run.json", "config.training.steps", "config.teacher.decide_every", "data.sizes", remedy=REMEDY
     )

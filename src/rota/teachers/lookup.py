@@ -108,7 +108,7 @@ def _import(name: str) -> ModuleType:
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
             remedy = "run Rota in the folder that holds it, or add that folder to PYTHONPATH"
             raise ValueError(f"no module {name!r}; {remedy}") from None
-        raise ValueError(f"importing {name!r} failed: {_one_line(error)}; mend that module") from error
+        raise ValueError(f"importing {name!r} failed: {_one_line(error)}; fix that module") from error
 
 
 def _one_line(error: Exception) -> str:

@@ -46,7 +46,7 @@ class Warmup:
 
     @property
     def watches(self) -> Sequence[Measure]:
-        """Nothing is measured for a teacher that is not told, and no state for one that hears the rewards alone."""
+        """Nothing is measured for a teacher that is not told, and no state for one that is told the rewards alone."""
         if self._warming and self.inform == "none":
             return ()
         if self._warming and self.inform == "rewards":

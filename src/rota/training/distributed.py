@@ -90,7 +90,7 @@ def choose_backend(device: str) -> str:
     if device == "cpu" or not torch.cuda.is_available():
         return "gloo"
     local, available = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
-    # All of them find out, since only the first one speaks.
+    # All of them must find out, because only the first one prints.
     here = max(local + 1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     if here > available:
         found = f"{here} processes on this machine want a GPU each, and it has {available}"
@@ -163,7 +163,7 @@ class Processes(Team):
         if not first:
             raise SystemExit(1) from None
         if _is_broken_connection(error):
-            remedy = "the same command goes on from the last checkpoint"
+            remedy = "the same command resumes from the last checkpoint"
             raise RankLostError(f"{self._last_word() or 'another process of this run has ended or hangs'}; {remedy}")
         if not self.first:
             raise RankLostError(f"rank {self.rank}: {error}") from error

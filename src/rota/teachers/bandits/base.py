@@ -44,7 +44,7 @@ class Bandit(ABC):
         """The value of each arm, in their order: how much its loss falls."""
 
     @abstractmethod
-    def hear(self, arm: Arm, step: int, loss: float) -> float | None:
+    def learn(self, arm: Arm, step: int, loss: float) -> float | None:
         """Learn from the dev loss of an arm (nats per token) after it was played up to ``step``; returns the reward."""
 
     def ask(self, step: int) -> Decision:  # noqa: ARG002 - the protocol's; a bandit does not look at the clock
@@ -59,7 +59,7 @@ class Bandit(ABC):
         for arm in losses:
             if arm not in self.arms:
                 raise ValueError(f"told of unknown arm {arm!r}; the teacher has {', '.join(self.arms)}")
-        rewards = {arm: self.hear(arm, observation.step, loss) for arm, loss in losses.items()}
+        rewards = {arm: self.learn(arm, observation.step, loss) for arm, loss in losses.items()}
         return {arm: reward for arm, reward in rewards.items() if reward is not None}
 
     def state_dict(self) -> State:

@@ -19,7 +19,7 @@ UNSEEN = 1.0
 class Naive(Bandit):
     """Plays an arm for ``window`` observations, then smooths their slope into its value.
 
-    Losses heard of a choice that was not its own (first visits, warm-up) are kept and count towards the window.
+    Losses after a choice that was not its own (first visits, warm-up) are kept and count towards the window.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Naive(Bandit):
             self._held = super().ask(step)
         return self._held
 
-    def hear(self, arm: Arm, step: int, loss: float) -> None:
+    def learn(self, arm: Arm, step: int, loss: float) -> None:
         points = self._points[arm]
         points.append((step, loss))
         if len(points) < self.window:
@@ -81,7 +81,7 @@ class Window(Bandit):
         slopes = (_slope(points) if len(points) > 1 else UNSEEN for points in self._points.values())
         return np.array(list(slopes))
 
-    def hear(self, arm: Arm, step: int, loss: float) -> None:
+    def learn(self, arm: Arm, step: int, loss: float) -> None:
         self._points[arm].append((step, loss))
 
     def state_dict(self) -> State:
@@ -114,7 +114,7 @@ class Sampling(Bandit):
         draws = (gains[int(self._rng.integers(len(gains)))] if gains else UNSEEN for gains in self._gains.values())
         return np.array(list(draws))
 
-    def hear(self, arm: Arm, step: int, loss: float) -> float | None:  # noqa: ARG002 - a reward has no clock
+    def learn(self, arm: Arm, step: int, loss: float) -> float | None:  # noqa: ARG002 - a reward has no clock
         gain = self.reward(arm, loss)
         if gain is not None:
             self._gains[arm].append(gain)

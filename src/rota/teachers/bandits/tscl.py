@@ -59,7 +59,7 @@ class TSCL(Bandit):
     def values(self) -> FloatArray:
         return np.array([self._returns[arm] for arm in self.arms])
 
-    def hear(self, arm: Arm, step: int, loss: float) -> float | None:  # noqa: ARG002 - Algorithm 1 has no clock here
+    def learn(self, arm: Arm, step: int, loss: float) -> float | None:  # noqa: ARG002 - Algorithm 1 has no clock here
         gain = self.reward(arm, loss)
         if gain is not None:
             self._returns[arm] = self.alpha * gain + (1 - self.alpha) * self._returns[arm]
@@ -81,7 +81,7 @@ class TSCLConfig(TeacherConfig):
     variant: Variant = Field("paper", description="released: all options as in the authors' code")
     warmup: WarmupField = Field(
         WarmupConfig(until=Duration("16k"), inform="all"),
-        description="steps on the high-resource languages first (paper: 16k, heard by the teacher); null for none",
+        description="steps on the high-resource languages first (paper: 16k; the teacher is told); null for none",
     )
     algorithm: Literal["online", "naive", "window", "sampling"] = Field(
         "online", description="online: the paper's; the others are those of Matiisen et al. 2017"

@@ -49,7 +49,7 @@ class DQNConfig(TeacherConfig):
     variant: Variant = Field("paper", description="released: all options as in the authors' code")
     warmup: WarmupField = Field(
         WarmupConfig(until=Duration("16k")),
-        description="steps on the high-resource languages first (paper: 16k, not heard by the teacher); null for none",
+        description="steps on the high-resource languages first (paper: 16k; the teacher is not told); null for none",
     )
     decide_every: int = Field(10, ge=1, description="updates between two choices (paper: 10)")
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field((512, 512), description="hidden layers of the Q network")
