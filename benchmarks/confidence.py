@@ -20,7 +20,7 @@ import torch
 from rota.data.store import Store
 from rota.evaluation.translator import Loader
 from rota.runs import Run
-from rota.student.attention import Layout
+from rota.student.kernels.attention import Layout
 from rota.student.transformer import Transformer, logits
 from rota.types import Batch, FloatArray
 

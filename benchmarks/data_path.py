@@ -17,15 +17,15 @@ from pathlib import Path
 
 import numpy as np
 
-from rota.bench.rows import Results, Row, row
-from rota.bench.work import padding as padded_share
+from machine.work import padding as padded_share
 from rota.data.batches import cut, make_stream
-from rota.data.cleaning import CleaningConfig
-from rota.data.corpus import CorpusConfig
-from rota.data.prepare import prepare
+from rota.data.corpora.sources import CorpusConfig
+from rota.data.preparation.cleaning import CleaningConfig
+from rota.data.preparation.stages import prepare
 from rota.data.store import Sentences, Store
 from rota.data.subwords import SubwordsConfig
 from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Batch, IntArray
+from rows import Results, Row, row
 
 DEFAULT_CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpora" / "ted8-small"
 HEADER = (

@@ -24,12 +24,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tree import Use, watched
 
-from rota.data.manifest import Manifest
-from rota.data.store import Flat
+from rota.data.store import Flat, Manifest
 from rota.settings import parse_count
 from rota.types import IntArray
+from tree import Use, watched
 
 SHARES = {"aa": 0.4, "bb": 0.25, "cc": 0.15, "dd": 0.1, "ee": 0.05, "ff": 0.03, "gg": 0.015, "hh": 0.005}
 CHUNK = 100_000  # sentences written at once

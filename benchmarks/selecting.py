@@ -21,7 +21,6 @@ from pathlib import Path
 import torch
 
 from rota import api
-from rota.bench.rows import Results, row
 from rota.config import parse_config
 from rota.data.store import Store
 from rota.evaluation.config import EvaluationConfig
@@ -30,8 +29,9 @@ from rota.evaluation.selection import dev_bleu, selection_pairs
 from rota.evaluation.translator import SELECTION_PART, Counter, Loader, Translations
 from rota.runs import Run
 from rota.runs.standing import Model
-from rota.student.decoding import EncoderCache
+from rota.student.search import EncoderCache
 from rota.training.loop import Loop
+from rows import Results, row
 
 WAYS = [
     EvaluationConfig(select="low-resource", combine=how, beam=beam)

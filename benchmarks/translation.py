@@ -21,9 +21,9 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from data_path import DEFAULT_CORPUS
 
-from rota.bench.rows import Results, Row, row
+from data_path import DEFAULT_CORPUS
+from rows import Results, Row, row
 
 SETTINGS = {
     "student": {

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 from pydantic import Field
 
+from rota.measures import DevLoss
 from rota.teachers import Classroom, TeacherConfig, dev_losses, epsilon_greedy
-from rota.types import Decision, Observation, State, Watch
+from rota.types import Decision, Observation, State
 
 
 class WorstFirst:
-    watches = Watch.DEV_LOSS
+    watches = (DevLoss(),)
 
     def __init__(self, arms: Sequence[str], rng: np.random.Generator, epsilon: float) -> None:
         self.arms, self.rng, self.epsilon = arms, rng, epsilon

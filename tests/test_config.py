@@ -125,5 +125,5 @@ def test_a_group_of_languages_that_does_not_exist_is_named_as_the_user_wrote_it(
 
 
 def test_a_teacher_without_a_name_is_incomplete():
-    with pytest.raises(ConfigError, match=r"config: 'teacher\.name' is missing"):
+    with pytest.raises(ConfigError, match="config: teacher: 'name' is missing; write for example name: uniform"):
         parse_config({**SYNTHETIC, "teacher": {"decide_every": 5}})

@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 
 from rota.config import RunConfig, parse_config, teacher_config
+from rota.measures import DevLoss
 from rota.runs.records import read_record
 from rota.settings import ConfigError
+from rota.simulation.simulate import simulate_config
+from rota.simulation.worlds import stationary
 from rota.teachers import Classroom, build_teacher
-from rota.teachers.own import find_config
-from rota.training.scripted import stationary
-from rota.training.simulate import simulate_config
-from rota.types import Decision, Observation
+from rota.teachers.lookup import find_config
+from rota.testing import observation_of
 
 DOCS = Path(__file__).parents[1] / "docs"
 NAME = "own_teacher:WorstFirstConfig"
@@ -40,10 +41,12 @@ training: {steps: 40, tokens: 150, checkpoint_every: 10, validate_every: 20, ten
 def project(tmp_path, monkeypatch):
     """The folder of a user; an installed program does not look for modules there by itself."""
     (tmp_path / "small.yaml").write_text(CONFIG)
-    (tmp_path / "own_teacher.py").write_text((DOCS / "own_teacher.py").read_text())
+    for name in ("own_teacher.py", "own_measure.py"):
+        (tmp_path / name).write_text((DOCS / name).read_text())
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.delitem(sys.modules, "own_teacher", raising=False)
+    for name in ("own_teacher", "own_measure"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     importlib.invalidate_caches()
     return tmp_path
 
@@ -62,7 +65,7 @@ def teacher(arms=("az", "tr", "ru"), **options):
 
 
 def tell(worst_first, arm, loss):
-    worst_first.tell(Observation(1, Decision(arm, "told"), {arm: 1}, dev_loss={arm: loss}))
+    worst_first.tell(observation_of(worst_first.watches, 1, {arm: 1}, {DevLoss: {arm: loss}}))
 
 
 def test_the_example_has_thirty_lines_at_most():
@@ -73,6 +76,7 @@ def test_the_example_has_thirty_lines_at_most():
 def test_the_page_shows_the_example_as_it_is():
     shown = re.findall(r"```python\n(.*?)```", (DOCS / "own_teacher.md").read_text(), re.DOTALL)
     assert (DOCS / "own_teacher.py").read_text() in shown
+    assert (DOCS / "own_measure.py").read_text() in shown
 
 
 def test_worst_first_visits_every_language_and_then_plays_the_one_of_the_highest_loss(project):
@@ -194,10 +198,8 @@ def test_a_module_that_is_broken_is_explained_in_one_line(project, text, message
 
 
 def test_its_settings_are_checked_as_those_of_any_teacher(project):
-    assert refusal({"name": NAME, "epsilom": 1}) == "config: teacher: unknown key 'epsilom'; did you mean 'epsilon'?"
-    assert "teacher: epsilon: Input should be less than or equal to 1 (it is 2)" in refusal(
-        {"name": NAME, "epsilon": 2}
-    )
+    assert refusal({"name": NAME, "epsilom": 1}) == "config: unknown key 'teacher.epsilom'; did you mean 'epsilon'?"
+    assert "teacher.epsilon: Input should be less than or equal to 1 (it is 2)" in refusal({"name": NAME, "epsilon": 2})
 
 
 def test_it_trains_from_the_shell_and_a_run_cut_in_two_is_the_same(rota, project):
@@ -209,6 +211,53 @@ def test_it_trains_from_the_shell_and_a_run_cut_in_two_is_the_same(rota, project
     assert {entry["why"] for entry in steps[:4]} == {"warmup"}
     assert {entry["why"] for entry in steps[4:]} == {"explore", "exploit"}
     assert set(steps[-1]["scores"]) == {"lala", "lato"}
+
+
+def test_a_measure_of_its_own_is_taken_recorded_and_survives_a_cut(rota, project):
+    """A measure and a teacher in one file of the user's; nothing of Rota knows them."""
+    own = ("--set", "teacher={name: own_measure:TailFirstConfig, epsilon: 0.2}")
+    assert rota("train", "small.yaml", *own, "--run", "whole")[0] == 0
+    assert rota("train", "small.yaml", *own, "--run", "parts", "--until", "23")[0] == 0
+    assert rota("train", "small.yaml", *own, "--run", "parts")[0] == 0
+    assert_same_run(project)
+    told = list(read_record(project / "whole" / "observations.jsonl"))
+    assert [set(entry["hard_tail"]) for entry in told] == [{"lala", "lato"}] * 40
+    scores = [entry["scores"] for entry in read_record(project / "whole" / "steps.jsonl")]
+    assert scores[1:] == [entry["hard_tail"] for entry in told[:-1]]
+
+
+def test_a_measure_without_a_gauge_is_named(rota, project):
+    text = (project / "own_measure.py").read_text().replace("return {HardTail: HardTailGauge}", "return {}")
+    name = write_module(project, text.replace("own_measure:", "NAME:"))
+    (project / f"{name}.py").write_text((project / f"{name}.py").read_text().replace("NAME:", f"{name}:"))
+    code, _, error = rota("train", "small.yaml", "--set", f"teacher={name}:TailFirstConfig", "--run", "no")
+    assert code == 2
+    assert "no gauge for HardTail(); there is one for TrainLoss, DevLoss" in error
+
+
+def install(project, monkeypatch, name, value):
+    """An installed package with one entry point, as pip would leave it."""
+    about = project / "installed" / "worst_first-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: worst-first\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(f"[rota.teachers]\n{name} = {value}\n")
+    monkeypatch.syspath_prepend(project / "installed")
+    monkeypatch.syspath_prepend(project)
+    importlib.invalidate_caches()
+
+
+def test_a_teacher_of_an_installed_package_is_found_by_its_entry_point(project, monkeypatch):
+    text = (project / "own_teacher.py").read_text().replace("own_teacher:WorstFirstConfig", "worst-first")
+    module = write_module(project, text)
+    install(project, monkeypatch, "worst-first", f"{module}:WorstFirstConfig")
+    found = parse_config({"data": {"corpus": "synthetic"}, "teacher": {"name": "worst-first", "epsilon": 0.4}}).teacher
+    assert (type(found).__module__, found.epsilon) == (module, 0.4)
+    assert "did you mean 'worst-first'?" in refusal("worst-fist")
+
+
+def test_an_entry_point_that_leads_nowhere_is_explained_in_one_line(project, monkeypatch):
+    install(project, monkeypatch, "broken", "json:JSONDecoder")
+    assert "the entry point 'broken' leads to 'json:JSONDecoder', which is not a teacher's config" in refusal("broken")
 
 
 def assert_same_run(project):

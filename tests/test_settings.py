@@ -68,7 +68,7 @@ def test_an_unknown_key_names_the_nearest_one():
 
 
 def test_a_wrong_value_is_named_with_its_place():
-    assert mistake({"steps": "soon"}) == "steps: 'soon' is no count; write for example 500, 16k or 1.5M"
+    assert mistake({"steps": "soon"}) == "steps: 'soon' is not a count; write for example 500, 16k or 1.5M"
 
 
 def test_a_value_of_none_of_the_allowed_forms_is_named_with_all_of_them():

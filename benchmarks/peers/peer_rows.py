@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ratios import Run, ratio_row
 
-from rota.bench.rows import Row, row
+from rows import Row, row
 
 WARM_UP = 2
 """Updates before the clock starts: caches, allocator, first compilations."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from rota.bench.rows import Row
 from rota.types import FloatArray
+from rows import Row
 
 Run = list[dict[str, Any]]
 

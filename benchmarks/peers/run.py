@@ -22,15 +22,15 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from data_path import DEFAULT_CORPUS, open_or_prepare  # noqa: E402
 from installing import PEERS, NotInstalledError, Peer, install  # noqa: E402
 from peer_rows import rows_of  # noqa: E402
 from text import pairs_in, write_text  # noqa: E402
 from turns import Training, take_turns  # noqa: E402
 
-from rota.bench.rows import Results, written  # noqa: E402
+from data_path import DEFAULT_CORPUS, open_or_prepare  # noqa: E402
 from rota.data.store import Store  # noqa: E402
 from rota.student.config import PRESETS  # noqa: E402
+from rows import Results, written  # noqa: E402
 
 OURS = Peer("rota", "train_rota.py")
 DROPOUT, LABEL_SMOOTHING = 0.3, 0.1

@@ -1,4 +1,9 @@
-"""Rota: multilingual machine translation in which a teacher decides whose turn it is."""
+"""Rota: multilingual machine translation in which a teacher decides what the model trains on next.
+
+A YAML file becomes settings (``config``), text becomes a folder of encoded sentences (``data``), and ``api.train``
+makes a run of both: the teacher (``teachers``) decides, the student (``student``) learns, records go into its folder
+(``runs``). ``evaluation``, ``export`` and ``report`` read that folder. docs/design.md has the picture.
+"""
 
 from __future__ import annotations
 

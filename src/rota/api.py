@@ -1,47 +1,40 @@
-"""From a config to a prepared folder, a trained run, scores: what the commands do, for use from Python too."""
+"""From a config to a prepared folder, a trained run, scores: what the commands do, for use from Python too.
+
+torch and what needs it are imported inside functions: preparing, and whatever only reads files, starts without them.
+"""
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
 import platform
 import shutil
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 import numpy as np
-import torch
 
-from rota.checks import check_before_preparing
 from rota.config import RunConfig, parse_config
-from rota.data.batches import make_stream
-from rota.data.prepare import Progress as PrepareProgress
-from rota.data.prepare import prepare as prepare_data
+from rota.data.preparation.stages import Progress
+from rota.data.preparation.stages import prepare as prepare_data
 from rota.data.store import Store
 from rota.evaluation.config import Changes, EvaluationConfig
-from rota.evaluation.evaluate import Evaluation, open_data
-from rota.evaluation.evaluate import evaluate as evaluate_run
-from rota.evaluation.translator import Progress
-from rota.files import write_atomically
+from rota.mistakes import check_before_preparing
 from rota.runs import Run
-from rota.runs.checkpoints import Checkpoints
-from rota.runs.records import Record
 from rota.settings import FREE, ConfigError, leaves
-from rota.student.nmt import build_student
-from rota.student.team import Team
-from rota.teachers import Classroom, build_teacher
-from rota.training.devsets import DevSets
-from rota.training.distributed import NoRecord, join_team
-from rota.training.journal import Journal
-from rota.training.loop import Listener, Loop
-from rota.training.probe import Probe
-from rota.training.streams import Streams
-from rota.training.tensorboard import TensorBoard
+
+if TYPE_CHECKING:
+    from rota.evaluation.evaluate import Evaluation
+    from rota.team import Team
+    from rota.training.listeners import Listener
+    from rota.training.loop import Loop
+    from rota.types import Arm, BatchStream, Mixture
+
+Listeners: TypeAlias = "Sequence[Listener | Callable[[Loop], Listener]]"
+"""Objects that follow a run; a function is called with the loop when training begins, and returns the listener."""
 
 
 def cache_folder() -> Path:
@@ -51,9 +44,9 @@ def cache_folder() -> Path:
 
 
 def prepare(
-    config: RunConfig, *, again: bool = False, processes: int | None = None, progress: PrepareProgress | None = None
+    config: RunConfig, *, again: bool = False, processes: int | None = None, progress: Progress | None = None
 ) -> Store:
-    """The encoded data of a config; nothing is done if they are there already.
+    """The encoded data of a config; if they exist already, they are only opened.
 
     ``processes``: by default one for each core if the corpus is large, else this one alone.
     """
@@ -71,7 +64,23 @@ def prepare(
 
 
 def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = None) -> Loop:
-    """All parts of a run, put together and brought to where the run stands; ``team`` trains it together."""
+    """All parts of a run, put together and resumed from its newest checkpoint; ``team`` trains it together."""
+    import torch
+
+    from rota.data.batches import make_stream
+    from rota.data.selection import Ranks
+    from rota.runs import Record
+    from rota.student.nmt import build_student
+    from rota.teachers import Classroom, build_teacher
+    from rota.team import Team
+    from rota.training.devsets import DevSets
+    from rota.training.distributed import NoRecord
+    from rota.training.journal import Journal
+    from rota.training.loop import Loop
+    from rota.training.probe import Probe
+    from rota.training.streams import Streams
+    from rota.training.turns import Turns
+
     training, team = config.training, team or Team()
     store.check()
     if training.threads is not None:
@@ -84,55 +93,66 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
         seed=seed_for(config.seed, "student"),
         team=team,
     )
-    sets = DevSets(
-        store,
-        config.teacher.measurements(),
-        teacher_share=training.teacher_dev,
-        validate_tokens=training.validate_tokens,
-    )
-    budget = {store.languages[-1]: training.last_arm_tokens or training.tokens}
-    streams_seed = seed_for(config.seed, "streams")
-    loop = Loop(
-        student,
-        build_teacher(config.teacher, classroom, np.random.default_rng(seed_for(config.seed, "teacher"))),
-        Streams(lambda arm: make_stream(store, arm, budget.get(arm, training.tokens), streams_seed)),
-        Probe(student, sets),
-        Journal(run, Record if team.first else NoRecord),
-        Checkpoints(run / "checkpoints", keep=training.keep),
-        training,
+    sets = DevSets(store, teacher_share=training.teacher_dev, validate_tokens=training.validate_tokens)
+    teacher = build_teacher(config.teacher, classroom, np.random.default_rng(seed_for(config.seed, "teacher")))
+    turns = Turns(
+        teacher,
         decide_every=config.teacher.decide_every,
         observe_every=config.teacher.observe_every,
         listens=config.teacher.listens,
-        team=team,
+        broadcast=team.share,
     )
-    team.after_first(lambda: start_run(config, store, sets, run))
+    budget = {store.languages[-1]: training.last_arm_tokens or training.tokens}
+    streams_seed = seed_for(config.seed, "streams")
+    ranks = Ranks(store.split("train"))
+
+    def stream(arm: Arm, mixture: Mixture | None) -> BatchStream:
+        return make_stream(store, arm, budget.get(arm, training.tokens), streams_seed, mixture=mixture, ranks=ranks)
+
+    loop = Loop(
+        student,
+        turns,
+        Streams(stream, streams_seed),
+        Probe(student, sets, config.teacher.gauges()),
+        Journal(run, Record if team.first else NoRecord),
+        Run(run).checkpoints(training.keep),
+        training,
+        team,
+    )
+    team.after_first(lambda: start_run(config, store, sets.sizes(turns.watches), run))
     loop.resume()
     return loop
 
 
-@contextmanager
-def locked(run: Path, team: Team | None = None) -> Iterator[None]:
-    """Only one process, or one team, trains a run; the lock goes with the first process, however it ends."""
-    if team is not None and not team.first:
-        yield
-        return
-    with only_holder(run, f"another process is training {run}; wait for it, or choose another folder"):
-        yield
+def train(
+    config: RunConfig,
+    run: Path | str,
+    *,
+    until: int | None = None,
+    listeners: Listeners = (),
+    progress: Progress | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Loop:
+    """Train, or resume training, the run in the folder ``run``; the data are prepared first if necessary.
 
+    ``progress`` is told how far preparing is, ``listeners`` how training goes; it ends, and saves, at step ``until``,
+    at the end of the run, or when ``stop()`` is true after an update. Each of them that is a context manager is entered
+    for as long as it is used: a progress bar while data are prepared, a display and signal handlers during training.
 
-@contextmanager
-def only_holder(folder: Path, refusal: str) -> Iterator[None]:
-    """One process at a time holds the folder, which is made; the others are refused, not kept waiting."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise ValueError(f"{folder} cannot be a folder, since there is a file of that name; choose another") from None
-    with (folder / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(refusal) from None
-        yield
+    Under ``torchrun`` its processes train the run together; the first one alone has listeners.
+    """
+    from rota.training.distributed import join_team
+
+    run = Path(run)
+    with join_team(config.student.device) as team:
+        check_before_preparing(config, run, team)
+        with _alone(Run(run)) if team.first else nullcontext():
+            with _entered(progress):
+                store = team.after_first(lambda: prepare(config, progress=progress))
+            loop = build_loop(config, store, run, team)
+            if loop.step < loop.steps:
+                run_loop(loop, config, run, until=until, listeners=listeners, stop=stop)
+    return loop
 
 
 def run_loop(
@@ -141,32 +161,46 @@ def run_loop(
     run: Path,
     *,
     until: int | None = None,
-    listeners: Sequence[Listener] = (),
+    listeners: Listeners = (),
     stop: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Train until ``until``, the end, or ``stop``, with TensorBoard beside the given listeners."""
-    board = TensorBoard(run / "tensorboard", loop.step) if config.training.tensorboard and loop.team.first else None
-    loop.listeners = [*listeners, *([board] if board else [])] if loop.team.first else []
-    try:
-        loop.run(until, stop)
-    finally:
-        loop.journal.close()
-        if board:
-            board.close()
+    """Train with a loop that :func:`build_loop` made, as :func:`train` does, with TensorBoard beside the listeners."""
+    from rota.student.hardware import TooLargeError
+    from rota.student.nmt import NotFiniteError
+    from rota.training.listeners import TensorBoard
+
+    with ExitStack() as stack:
+        stack.callback(loop.journal.close)
+        stack.enter_context(_entered(stop))
+        if loop.team.first:
+            loop.listeners = [listener(loop) if callable(listener) else listener for listener in listeners]
+            for listener in loop.listeners:
+                stack.enter_context(_entered(listener))
+            if config.training.tensorboard:
+                board = stack.enter_context(closing(TensorBoard(Run(run).tensorboard_folder, loop.step)))
+                loop.listeners = [*loop.listeners, board]
+        try:
+            loop.run(until, stop)
+        except (NotFiniteError, TooLargeError) as error:
+            newest = loop.checkpoints.newest()
+            good = "No checkpoint was saved yet." if newest is None else f"The last good checkpoint is {newest.folder}."
+            raise type(error)(f"{error} {good}") from None
 
 
-def train(config: RunConfig, run: Path | str, *, until: int | None = None, listeners: Sequence[Listener] = ()) -> Loop:
-    """Train, or go on training, the run in the folder ``run``; the data are prepared first if need be.
+@contextmanager
+def _alone(run: Run) -> Iterator[None]:
+    """Only one process, or one team, trains a run; a new folder is removed if a mistake kept the run from beginning."""
+    new = not run.folder.exists()
+    with run.locked():
+        try:
+            yield
+        finally:
+            if new and not run.exists:
+                shutil.rmtree(run.folder, ignore_errors=True)
 
-    Under ``torchrun`` its processes train the run together; listeners hear of it in the first one alone.
-    """
-    run = Path(run)
-    with join_team(config.student.device) as team, locked(run, team):
-        check_before_preparing(config, run, team)
-        loop = build_loop(config, team.after_first(lambda: prepare(config)), run, team)
-        if loop.step < loop.steps:
-            run_loop(loop, config, run, until=until, listeners=listeners)
-    return loop
+
+def _entered(thing: object) -> AbstractContextManager[object]:
+    return thing if isinstance(thing, AbstractContextManager) else nullcontext()
 
 
 def evaluate(
@@ -181,6 +215,9 @@ def evaluate(
 
     ``select``: low-resource, macro, high-resource, loss or none. ``combine``: last, average or ensemble.
     """
+    from rota.evaluation.evaluate import evaluate as evaluate_run
+    from rota.evaluation.evaluate import open_data
+
     found = Run(run)
     store = open_data(found)
     written = EvaluationConfig.model_validate(found.setting("config.evaluation"))
@@ -188,21 +225,23 @@ def evaluate(
     return evaluate_run(found.folder, store, config, split=split, step=step, progress=progress)
 
 
-def start_run(config: RunConfig, store: Store, sets: DevSets, run: Path) -> None:
+def start_run(config: RunConfig, store: Store, measured: dict[str, Any], run: Path) -> None:
     """Write what the run is, or make sure that the folder holds this very run."""
-    about = describe(config, store) | {"measured": sets.sizes()}
-    if (run / "steps.jsonl.gz").exists():
+    folder, about = Run(run), describe(config, store) | {"measured": measured}
+    if folder.is_published:
         raise ConfigError(f"{run} holds published records, without models to go on from; choose another folder")
-    if (run / "run.json").exists():
-        _same_run(Run(run).about, about, run)
+    if folder.exists:
+        _same_run(folder.about, about, run)
         return
     run.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(store.folder / "subwords.json", run / "subwords.json")
-    write_atomically(run / "run.json", json.dumps(about, indent=1, ensure_ascii=False) + "\n")
+    shutil.copyfile(store.folder / "subwords.json", folder.subwords_path)
+    folder.write_about(about)
 
 
 def describe(config: RunConfig, store: Store) -> dict[str, Any]:
     """What ``run.json`` says: resolved config, data, versions, hardware."""
+    import torch
+
     data = {"folder": str(store.folder.resolve()), "fingerprint": store.fingerprint}
     names = ("rota-nmt", "torch", "numpy", "tokenizers", "sacrebleu")
     hardware = {"machine": platform.machine(), "cores": os.cpu_count(), "threads": torch.get_num_threads()}

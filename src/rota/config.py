@@ -12,15 +12,16 @@ from pydantic import Field, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from rota.data.cleaning import CleaningConfig
-from rota.data.corpus import CorpusConfig
+from rota.data.corpora.sources import CorpusConfig
+from rota.data.preparation.cleaning import CleaningConfig
 from rota.data.subwords import SubwordsConfig
 from rota.evaluation.config import EvaluationConfig
 from rota.settings import ConfigError, Count, Settings, explain
 from rota.student.config import StudentConfig
-from rota.teachers import AnyTeacherConfig, TeacherConfig
+from rota.teachers import TEACHERS, AnyTeacherConfig, TeacherConfig
+from rota.teachers.lookup import find_kind
 from rota.teachers.static import UniformConfig
-from rota.training.loop import TrainingConfig
+from rota.training.config import TrainingConfig
 
 
 class DataConfig(CorpusConfig):
@@ -40,7 +41,7 @@ class DataConfig(CorpusConfig):
 
 
 class RunConfig(Settings):
-    """Everything one run needs. Each component is handed its own part; nobody holds the whole."""
+    """Everything one run needs. Each component is handed its own part, never the whole."""
 
     # Not of dots alone: they would be a folder that is there already.
     name: str = Field(
@@ -103,8 +104,8 @@ def _is_right(values: dict[str, Any]) -> bool:
 
 
 def teacher_config(name: str, overrides: Sequence[str] = ()) -> TeacherConfig:
-    """A teacher alone, for short runs: the paper's durations, 16k and 50k of 150k steps, as shares of the run."""
-    values: dict[str, Any] = {"name": name, **SHORT_RUNS.get(name, {})}
+    """A teacher alone, for short runs."""
+    values = short_run(name)
     for override in overrides:
         apply_override(values, override)
     try:
@@ -113,10 +114,13 @@ def teacher_config(name: str, overrides: Sequence[str] = ()) -> TeacherConfig:
         raise ConfigError(f"{name}: {explain(error, Teaching)}") from None
 
 
-SHORT_RUNS: dict[str, dict[str, Any]] = {
-    "tscl": {"warmup": "10.7%"},
-    "dqn": {"warmup": "10.7%", "epsilon_steps": "33.3%", "replay_minimum": 20, "replay_batch": 20},
-}
+def short_run(name: str) -> dict[str, Any]:
+    """The settings of a named teacher for a run that is much shorter than the paper's."""
+    try:
+        kind = find_kind(name, TEACHERS)
+    except ValueError:
+        return {"name": name}  # checking it says what is wrong with the name
+    return {"name": name, **kind.short_run()}
 
 
 class Teaching(Settings):

@@ -27,12 +27,12 @@ _FACTOR = {"": 1, "k": 1_000, "m": 1_000_000}
 
 
 def parse_count(value: Any) -> Any:
-    """``"16k"`` to 16000, ``"1.5M"`` to 1500000; whatever is no such text passes through."""
+    """``"16k"`` to 16000, ``"1.5M"`` to 1500000; what is not text passes through."""
     if not isinstance(value, str):
         return value
     match = _COUNT.fullmatch(value.strip().replace("_", "").replace(",", ""))
     if match is None:
-        raise ValueError(f"{value!r} is no count; write for example 500, 16k or 1.5M")
+        raise ValueError(f"{value!r} is not a count; write for example 500, 16k or 1.5M")
     return _whole(float(match[1]) * _FACTOR[match[2].lower()], value)
 
 
@@ -79,7 +79,7 @@ def _share(text: str) -> float:
     except ValueError:
         percent = -1.0
     if not 0 <= percent <= 100:
-        raise ValueError(f"{text!r} is no duration; write steps such as 16k, or a share from 0% to 100%")
+        raise ValueError(f"{text!r} is not a duration; write steps such as 16k, or a share from 0% to 100%")
     return percent / 100
 
 
@@ -87,7 +87,7 @@ def _duration(value: Any) -> Duration:
     if isinstance(value, Duration):
         return value
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise ValueError(f"{value!r} is no duration; write steps such as 16k, or a share such as 10%")
+        raise ValueError(f"{value!r} is not a duration; write steps such as 16k, or a share such as 10%")
     return Duration(value)
 
 
@@ -99,10 +99,25 @@ DurationField = Annotated[Duration, PlainValidator(_duration), PlainSerializer(_
 """A field of type :class:`Duration`; serialised as it is written in YAML."""
 
 
-def explain(error: ValidationError, model: type[BaseModel]) -> str:
-    """The first mistake of a validation as one line: where, what, and what would have been right."""
+class MistakeInsideError(ValueError):
+    """A validator that checked its value with a model of its own choice found a mistake in it."""
+
+    def __init__(self, error: ValidationError, model: type[BaseModel]) -> None:
+        super().__init__(explain(error, model))
+        self.error, self.model = error, model
+
+
+def explain(error: ValidationError, model: type[BaseModel], within: str = "") -> str:
+    """The first mistake of a validation as one line: where, what, and what would have been right.
+
+    ``within`` is the place of the model itself.
+    """
     first, *others = _same_mistake(error.errors(include_url=False), model)
     owner, place = _owner(model, first["loc"])
+    place = ".".join(filter(None, (within, place)))
+    inside = first.get("ctx", {}).get("error")
+    if isinstance(inside, MistakeInsideError):
+        return explain(inside.error, inside.model, place)
     if first["type"] == "extra_forbidden":
         return f"unknown key {place!r}{_nearest(str(first['loc'][-1]), list(owner.model_fields))}"
     if first["type"] == "missing":
@@ -128,7 +143,7 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
 def _same_mistake(errors: list[ErrorDetails], model: type[BaseModel]) -> list[ErrorDetails]:
     """The first mistake as pydantic sees it: once, or once for each of the forms that a value may have.
 
-    Of those, the form that the value came nearest to: a list with a wrong item is no mistaken name.
+    Of those, the form that the value came nearest to: a list with a wrong item is not a misspelt name.
     """
     unknown = [found for found in errors if found["type"] == "extra_forbidden"]
     if unknown:
@@ -153,7 +168,7 @@ def _plain(message: str) -> str:
     return message
 
 
-# What pydantic puts into a location for each form of a union, and for a key: nothing that the user wrote.
+# What pydantic adds to a location for each form of a union, and for a key; the user wrote none of it.
 _FORM = re.compile(r"(literal|tuple|list|dict|union|nullable|function-\w+|constrained-\w+)\[.*\]|str|int|float|bool")
 _KEY = "[key]"
 

@@ -1,6 +1,6 @@
 """Small-sample statistics over runs that are paired by seed: t test, sign flips, Holm, what could have been seen.
 
-Nothing but numpy: the reports use these too, and scipy is no dependency. A test compares the two where it is there.
+Nothing but numpy: reports use these too, and scipy is not a dependency. A test compares the two where it is installed.
 """
 
 from __future__ import annotations

@@ -1,20 +1,22 @@
-"""The words that every part of Rota shares: arms, batches, decisions, observations. No torch here."""
+"""The vocabulary that every part of Rota shares: arms, batches, decisions, observations. No torch here."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Flag, auto
-from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Final, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from rota.measures import Measure, Weights
+
 Arm = str
-"""What a teacher chooses: a language code such as ``"az"``, or a mixture such as ``"mixed"``."""
+"""What a teacher chooses: a source of training text, by default a language such as ``"az"``; or a named mixture."""
 
 MIXED: Final[Arm] = "mixed"
-"""Batches whose sentences come from all languages, in proportion to the corpus."""
+"""The mixture of all arms, sentence by sentence, in proportion to the corpus."""
 
 MIXED_HIGH_RESOURCE: Final[Arm] = "mixed-high-resource"
 """The same over the high-resource languages alone: the warm-up of the shuffled baseline."""
@@ -35,16 +37,6 @@ class Checkpointable(Protocol):
     def load_state_dict(self, state: State) -> None: ...
 
 
-class Watch(Flag):
-    """What must be measured before ``tell``; a teacher names it, the probe measures nothing else."""
-
-    NOTHING = 0
-    TRAIN_LOSS = auto()  # mean training loss of the updates since the last observation
-    DEV_LOSS = auto()  # loss on the fixed dev batch of each arm that was played
-    JOINT_LOSS = auto()  # loss on the fixed multilingual dev batch
-    PROTOTYPE = auto()  # losses of the prototype groups, the state of the DQN teacher
-
-
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Sentences as flat token arrays: no padding anywhere.
@@ -59,6 +51,7 @@ class Batch:
     target: IntArray  # (sum of target_lengths,)
     target_lengths: IntArray  # (sentences,)
     tokens_by_language: Mapping[Arm, int]  # real target tokens; one entry unless the arm is a mixture
+    weights: FloatArray | None = None  # (sentences,): factors of the loss that is differentiated; None: all 1
 
     @property
     def sentences(self) -> int:
@@ -82,39 +75,163 @@ class SentenceLosses(NamedTuple):
         return float(self.sums.sum() / self.tokens.sum())
 
 
+class Mixture(NamedTuple):
+    """Shares of several arms, which need not sum to one: of the batches of an update, or of its sentences."""
+
+    shares: Mapping[Arm, float]
+    unit: Literal["batch", "sentence"] = "batch"
+
+
+class Selection(NamedTuple):
+    """The easiest ``share`` of the sentences of an arm, in the order of the column ``by`` of the store."""
+
+    by: str
+    share: float
+
+
+class Examined(NamedTuple):
+    """Each sentence in evaluation mode, summed over its target tokens. Losses are nats, without smoothing."""
+
+    sums: FloatArray  # (sentences,)
+    tokens: IntArray
+    correct: IntArray  # tokens that are the student's likeliest prediction
+    sums_by_temperature: FloatArray  # (temperatures, sentences): losses with logits divided by each temperature
+
+
+class Uncertainty(NamedTuple):
+    """Predictions under dropout: (samples, sentences) each, summed over target tokens. Logarithms are natural."""
+
+    tokens: IntArray  # (sentences,)
+    losses: FloatArray  # cross-entropy of the reference
+    probabilities: FloatArray  # of the reference tokens
+    entropies: FloatArray  # of the predicted distributions
+    end_entropies: FloatArray  # the same at the end of the sentence alone
+    best: FloatArray  # log-probability of the likeliest token, whatever the reference
+    best_squares: FloatArray  # its square, for variances over the tokens of a sentence
+
+    @property
+    def entropy(self) -> FloatArray:
+        """(sentences,): entropy of the prediction, mean over tokens and samples."""
+        return np.asarray(self.entropies.mean(0) / self.tokens)
+
+    @property
+    def probability(self) -> FloatArray:
+        """(sentences,): probability of the reference, mean over tokens and samples."""
+        return np.asarray(self.probabilities.mean(0) / self.tokens)
+
+    @property
+    def variance(self) -> FloatArray:
+        """(sentences,): variance over samples of the loss per token; 0 with a single sample."""
+        return np.asarray((self.losses / self.tokens).var(0))
+
+
+class Projection(NamedTuple):
+    """The gradient of one update, before clipping: its dot product with the followed direction, and its norm."""
+
+    dot: float
+    norm: float
+
+
+class Gradient(Protocol):
+    """A gradient of the loss with respect to all weights, as an opaque vector: no number in it is ever shown."""
+
+    def dot(self, other: Self) -> float: ...
+
+    def norm(self) -> float: ...
+
+    def cosine(self, other: Self) -> float:
+        """0 if either of the two is zero."""
+        ...
+
+    def plus(self, other: Self) -> Self: ...
+
+    def minus(self, other: Self) -> Self: ...
+
+    def scaled(self, factor: float) -> Self: ...
+
+    def in_adams_metric(self) -> Self:
+        """Divided by the root of Adam's second moments as they are now; unchanged before the first update.
+
+        A step of Adam without momentum is, but for the learning rate, the gradient in this metric: its dot product
+        with a dev gradient is the first-order effect of the step on the dev loss.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One choice of a teacher, with what is needed to explain it afterwards."""
+    """One choice of a teacher, with what is needed to explain it afterwards.
+
+    ``arm`` is the arm to train on; with a ``mixture`` it is the name under which the mixture is recorded.
+    """
 
     arm: Arm
     why: str  # "sampled", "warmup", "first visit", "explore", "exploit", ...
     probability: float | None = None  # with which the arm was chosen, where the teacher knows it
     scores: Mapping[Arm, float] = field(default_factory=dict)  # Q values, weights, ...; empty if it has none
     epsilon: float | None = None  # probability of a random choice, where the teacher explores so
+    mixture: Mixture | None = None
+    selection: Selection | None = None
+    weights: Mapping[Arm, float] | None = None  # of the loss, by arm; an arm that is missing has weight 1
+
+    def state(self) -> State:
+        """As plain values for a checkpoint; what only some decisions have is written only if it is set."""
+        state: State = {name: getattr(self, name) for name in ("arm", "why", "probability", "scores", "epsilon")}
+        state["scores"] = dict(self.scores)
+        if self.mixture is not None:
+            state["mixture"] = {"shares": dict(self.mixture.shares), "unit": self.mixture.unit}
+        if self.selection is not None:
+            state["selection"] = self.selection._asdict()
+        if self.weights is not None:
+            state["weights"] = dict(self.weights)
+        return state
+
+    @classmethod
+    def from_state(cls, state: State) -> Decision:
+        mixture, selection = state.get("mixture"), state.get("selection")
+        more = {
+            "mixture": None if mixture is None else Mixture(**mixture),
+            "selection": None if selection is None else Selection(**selection),
+        }
+        return cls(**{**state, **more})
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What the teacher is told of the student. Losses are nats per token, ``None`` where not watched."""
+    """What a teacher is told: what was done since the last time, and what was measured, nothing else."""
 
     step: int
-    decision: Decision
-    played: Mapping[Arm, int]  # updates per arm since the last ``tell``
-    train_loss: float | None = None
-    dev_loss: Mapping[Arm, float] | None = None
-    joint_loss: float | None = None
-    prototype: FloatArray | None = None
+    plays: tuple[tuple[Decision, int], ...]  # every decision since the last ``tell``, with its number of updates
+    measured: Mapping[Measure, Any] = field(default_factory=dict)
+    seen: Mapping[Arm, int] = field(default_factory=dict)  # target tokens by arm since step 0
+
+    @property
+    def decision(self) -> Decision:
+        """The last one."""
+        return self.plays[-1][0]
+
+    @property
+    def played(self) -> dict[Arm, int]:
+        """Updates by arm, in the order in which the arms were first played."""
+        total: Counter[Arm] = Counter()
+        for decision, updates in self.plays:
+            total[decision.arm] += updates
+        return dict(total)
 
 
 class Teacher(Checkpointable, Protocol):
-    """Chooses whose turn it is. ``ask`` comes before the updates, ``tell`` after them."""
+    """Decides what the student trains on. ``ask`` comes before the updates, ``tell`` after them."""
 
     @property
-    def watches(self) -> Watch: ...
+    def watches(self) -> Sequence[Measure]:
+        """What must be measured for the next ``tell``; before the first ``ask``, everything that ever will be."""
+        ...
 
     def ask(self, step: int) -> Decision: ...
 
-    def tell(self, observation: Observation) -> None: ...
+    def tell(self, observation: Observation) -> Mapping[Arm, float] | None:
+        """Learn from an observation; returns the rewards made of it, by arm, which are recorded."""
+        ...
 
 
 class Student(Checkpointable, Protocol):
@@ -123,7 +240,7 @@ class Student(Checkpointable, Protocol):
     def update(self, batches: Sequence[Batch], draw_next: Callable[[], Sequence[Batch]] = list) -> float:
         """One optimiser step over all batches together; returns the loss without smoothing, nats per token.
 
-        ``draw_next`` is called once, while a GPU computes: the batches of the next update, or none if nobody knows yet.
+        ``draw_next`` is called once, while a GPU computes: the batches of the next update, or none if not known yet.
         """
         ...
 
@@ -132,6 +249,59 @@ class Student(Checkpointable, Protocol):
 
         ``smoothed``: with the label smoothing of training, as the released code of the paper measures.
         """
+        ...
+
+
+class ProbedStudent(Student, Protocol):
+    """A student that offers probes more than losses. Nothing here changes training by a single bit."""
+
+    gradient_norm: float | None
+    """Of the last update, before clipping; None before the first."""
+
+    projection: Projection | None
+    """Of the last update; None if it followed no direction."""
+
+    def losses(
+        self, batches: Sequence[Batch], *, smoothed: bool = False, weights: Weights = "raw"
+    ) -> SentenceLosses: ...
+
+    def keep_average(self, decay: float) -> None:
+        """From now on keeps a moving average of the weights; does nothing if one is kept already."""
+        ...
+
+    def gradient(self, batches: Sequence[Batch], *, weights: Weights = "raw", smoothed: bool = False) -> Gradient:
+        """Of the mean loss per token of all batches in evaluation mode, sentences weighted by ``Batch.weights``.
+
+        Each of several processes computes it whole, from the same batches.
+        """
+        ...
+
+    def follow(self, direction: Gradient | None) -> None:
+        """From now on every update leaves a :class:`Projection` on this direction; None: no longer."""
+        ...
+
+    def examine(
+        self, batches: Sequence[Batch], *, temperatures: Sequence[float] = (), weights: Weights = "raw"
+    ) -> Examined:
+        """Losses, correct tokens, and losses at these softmax temperatures, in one pass."""
+        ...
+
+    def dropout_samples(
+        self, batches: Sequence[Batch], *, samples: int, seed: int, weights: Weights = "raw"
+    ) -> FloatArray:
+        """(samples, sentences): cross-entropy of each sentence in nats, with the dropout of training."""
+        ...
+
+    def uncertainty(
+        self, batches: Sequence[Batch], *, samples: int, seed: int, weights: Weights = "raw"
+    ) -> Uncertainty: ...
+
+    def source_norms(self, batches: Sequence[Batch]) -> FloatArray:
+        """(sentences,): norms of the embeddings of all source tokens, summed over each sentence."""
+        ...
+
+    def embedding_norm(self) -> float:
+        """Frobenius norm of the embedding matrix."""
         ...
 
 
@@ -144,4 +314,12 @@ class BatchStream(Checkpointable, Protocol):
 
     def skip(self) -> Batch:
         """As ``next``, for a process that leaves this batch to another one: sizes only, the tokens are not read."""
+        ...
+
+    def select(self, selection: Selection | None) -> None:
+        """From the next batch on only the selected sentences, or all of them."""
+        ...
+
+    def mix(self, shares: Mapping[Arm, float]) -> None:
+        """From the next batch on other shares; for streams of a mixture of sentences."""
         ...

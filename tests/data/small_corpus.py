@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from rota.data.cleaning import CleaningConfig
-from rota.data.corpus import CorpusConfig
-from rota.data.prepare import prepare
+from rota.data.corpora.sources import CorpusConfig
+from rota.data.preparation.cleaning import CleaningConfig
+from rota.data.preparation.stages import prepare
 from rota.data.store import Store
 from rota.data.subwords import SubwordsConfig
 

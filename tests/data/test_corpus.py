@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from rota.data.corpus import CorpusConfig, ParallelText, Split, text_of_files, tidy
-from rota.data.sources import low_resource, open_corpus
+from rota.data.corpora.parallel import ParallelText, Split, text_of_files, tidy
+from rota.data.corpora.sources import CorpusConfig, low_resource, open_corpus
 
 
 def write(path: Path, text: str | bytes) -> Path:
@@ -164,11 +164,11 @@ def test_files_need_a_list_of_languages(tmp_path):
         ({"languages": ("az", "az")}, "'az' is listed twice"),
         ({"languages": ("az", "en")}, "'en' cannot be a source language"),
         ({"languages": ("mixed",)}, "'mixed' cannot be a source language"),
-        ({"languages": ("a/z",)}, "'a/z' is no language code"),
-        ({"languages": (), "train": {"a/z": "t.tsv"}}, "'a/z' is no language code"),
+        ({"languages": ("a/z",)}, "'a/z' is not a language code"),
+        ({"languages": (), "train": {"a/z": "t.tsv"}}, "'a/z' is not a language code"),
         ({"languages": (), "train": {"mixed": "t.tsv"}}, "'mixed' cannot be a source language"),
         ({"languages": (), "train": {"en": "t.tsv"}}, "'en' cannot be a source language"),
-        ({"dev": {"az": "t.tsv", "a b": "t.tsv"}}, "'a b' is no language code"),
+        ({"dev": {"az": "t.tsv", "a b": "t.tsv"}}, "'a b' is not a language code"),
         ({"languages": (), "train": {"az": "t"}, "low_resource": ("ax",)}, "unknown low-resource language 'ax'"),
         ({"low_resource": ("ax",)}, "unknown low-resource language 'ax'; did you mean 'az'"),
         ({"languages": ("az", "tr"), "train": "t.tsv"}, "'t.tsv' is the same file for all 2 languages"),
@@ -186,7 +186,7 @@ def test_a_config_that_contradicts_itself_is_refused(tmp_path, changes, message)
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("a/z", "'a/z' is no language code"),
+        ("a/z", "'a/z' is not a language code"),
         ("mixed-high-resource", "'mixed-high-resource' cannot be a source language"),
         ("en", "'en' cannot be a source language"),
     ],

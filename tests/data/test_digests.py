@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.data.digests import DigestSet, digests_of, pack, unpack
+from rota.data.preparation.digests import DigestSet, digests_of, pack, unpack
 
 
 def add(numbers, *values):

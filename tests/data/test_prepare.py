@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from small_corpus import run, sentences, write_corpus
 
-from rota.data.cleaning import CleaningConfig
-from rota.data.corpus import CorpusConfig, ParallelText
+from rota.data.corpora.parallel import ParallelText
+from rota.data.corpora.sources import CorpusConfig
+from rota.data.preparation.cleaning import CleaningConfig
+from rota.data.preparation.units import fits
 from rota.data.store import Store
 from rota.data.subwords import SubwordsConfig
-from rota.data.units import fits
 
 
 def test_a_corpus_becomes_arrays_and_texts(corpus, tmp_path):
@@ -123,7 +124,7 @@ def test_a_failed_replacement_keeps_the_old_data(corpus, tmp_path):
 def test_a_folder_with_other_things_is_left_alone(corpus, tmp_path):
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "thesis.tex").write_text("mine")
-    with pytest.raises(ValueError, match="home exists and is no prepared data"):
+    with pytest.raises(ValueError, match="home exists and is not prepared data"):
         run(corpus, tmp_path / "home", again=True)
     assert (tmp_path / "home" / "thesis.tex").read_text() == "mine"
 
@@ -136,11 +137,11 @@ def test_an_empty_folder_is_filled(corpus, tmp_path):
 def test_progress_tells_stages_and_reaches_the_total(corpus, tmp_path):
     seen = []
     run(corpus, tmp_path / "data", progress=lambda *report: seen.append(report))
-    stages = ["cleaning", "learning subwords", "encoding", "putting together"]
+    stages = ["cleaning", "learning subwords", "encoding", "assembling"]
     assert list(dict.fromkeys(stage for stage, _, _ in seen)) == stages
     assert [report for report in seen if report[0] == "cleaning"][-1] == ("cleaning", 132, None)  # 110 + 11 + 11
     assert [report for report in seen if report[0] == "encoding"][-1] == ("encoding", 132, 132)
-    assert seen[-1] == ("putting together", 132, 132)
+    assert seen[-1] == ("assembling", 132, 132)
 
 
 def test_a_language_whose_sentences_are_all_too_long_is_named(corpus, tmp_path):
@@ -151,7 +152,7 @@ def test_a_language_whose_sentences_are_all_too_long_is_named(corpus, tmp_path):
 def test_a_split_without_a_single_pair_is_named(tmp_path, monkeypatch):
     texts = {split: ParallelText(f"{split}.tsv", (), lambda: iter([("a b", "c d")])) for split in ("train", "test")}
     texts["dev"] = ParallelText("dev.tsv", (), lambda: iter([]))
-    monkeypatch.setattr("rota.data.prepare.open_corpus", lambda config, cache: {"az": texts})
+    monkeypatch.setattr("rota.data.preparation.stages.open_corpus", lambda config, cache: {"az": texts})
     with pytest.raises(ValueError, match="nothing of dev for 'az'"):
         run(write_corpus(tmp_path / "text"), tmp_path / "data")
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from small_corpus import run, sentences, write_corpus
 
-from rota.data.corpus import CorpusConfig
+from rota.data.corpora.sources import CorpusConfig
 from rota.data.subwords import SubwordsConfig
 
 
 def test_preparing_again_does_nothing(corpus, tmp_path, monkeypatch):
     run(corpus, tmp_path / "data")
     before = (tmp_path / "data" / "manifest.json").stat()
-    monkeypatch.setattr("rota.data.prepare.open_corpus", None)  # calling it would fail
+    monkeypatch.setattr("rota.data.preparation.stages.open_corpus", None)  # calling it would fail
     assert run(corpus, tmp_path / "data").sizes == {"az": 30, "tr": 80}
     assert (tmp_path / "data" / "manifest.json").stat() == before
 

@@ -6,17 +6,15 @@ import pytest
 from small_corpus import run, write_corpus
 from test_prepare_together import another_process
 
-from rota.data import workers
-from rota.data.partial import Partial, Unit, written
-from rota.data.recipe import Recipe
+from rota.data.preparation import workers
+from rota.data.preparation.units import Executor, Partial, Recipe, Unit, read_piece
 from rota.data.subwords import SubwordsConfig
-from rota.data.units import Workshop, read_piece
 
 
 @pytest.fixture
 def pieces(monkeypatch):
     """Seven pairs a piece: 5 of az in training, 12 of tr, 4 of dev and test together."""
-    monkeypatch.setattr("rota.data.preparation.PIECE", 7)
+    monkeypatch.setattr("rota.data.preparation.stages.PIECE", 7)
 
 
 @pytest.fixture
@@ -28,20 +26,20 @@ def started(monkeypatch):
         processes.append(start())
         return processes[-1]
 
-    monkeypatch.setattr("rota.data.workers._start", record)
+    monkeypatch.setattr("rota.data.preparation.workers._start", record)
     return processes
 
 
 @pytest.fixture
 def done(monkeypatch):
     """The names of the units that this process has done."""
-    names, do = [], Workshop.do
+    names, do = [], Executor.do
 
-    def record(self, unit, tell):
-        do(self, unit, tell)
+    def record(self, unit, advance):
+        do(self, unit, advance)
         names.append(unit.name)
 
-    monkeypatch.setattr(Workshop, "do", record)
+    monkeypatch.setattr(Executor, "do", record)
     return names
 
 
@@ -70,7 +68,7 @@ def test_the_number_of_processes_changes_no_byte(corpus, tmp_path, pieces, start
 
 def test_the_length_of_a_piece_changes_no_byte(corpus, tmp_path, monkeypatch):
     whole = content(run(corpus, tmp_path / "whole").folder)
-    monkeypatch.setattr("rota.data.preparation.PIECE", 7)
+    monkeypatch.setattr("rota.data.preparation.stages.PIECE", 7)
     assert content(run(corpus, tmp_path / "pieces").folder) == whole
 
 
@@ -80,12 +78,12 @@ def test_a_small_corpus_starts_no_process_and_a_large_one_as_many_as_there_are_c
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1, 2})
     run(corpus, tmp_path / "small")
     assert len(started) == 0
-    monkeypatch.setattr("rota.data.preparation.WORTH_PROCESSES", 1_000)
+    monkeypatch.setattr("rota.data.preparation.stages.WORTH_PROCESSES", 1_000)
     run(corpus, tmp_path / "large")
     assert len(started) == 3
 
 
-STAGES = [("cleaning", 3), ("learning subwords", 1), ("encoding", 5), ("putting together", 4)]
+STAGES = [("cleaning", 3), ("learning subwords", 1), ("encoding", 5), ("assembling", 4)]
 
 
 @pytest.mark.parametrize(("stage", "calls"), STAGES)
@@ -118,7 +116,7 @@ def test_what_is_done_already_counts_as_progress(corpus, tmp_path, pieces):
 @pytest.mark.parametrize("change", ["a setting", "a file"])
 def test_another_preparation_starts_anew(corpus, tmp_path, done, change):
     with pytest.raises(KeyboardInterrupt):
-        run(corpus, tmp_path / "data", progress=interrupt_at("putting together"))
+        run(corpus, tmp_path / "data", progress=interrupt_at("assembling"))
     if change == "a file":
         write_corpus(tmp_path / "text", train={"az": lambda texts: [text.replace("sea", "bay") for text in texts]})
     subwords = SubwordsConfig(size=390 if change == "a setting" else 400, lines=50)
@@ -130,7 +128,7 @@ def test_another_preparation_starts_anew(corpus, tmp_path, done, change):
 
 def test_a_unit_whose_file_is_not_as_it_was_left_is_done_again(corpus, tmp_path, pieces, done):
     with pytest.raises(KeyboardInterrupt):
-        run(corpus, tmp_path / "data", progress=interrupt_at("putting together"))
+        run(corpus, tmp_path / "data", progress=interrupt_at("assembling"))
     encoded = tmp_path / ".data.partial" / "encoded"
     (encoded / "encode.train.az.1").write_bytes(b"short")
     (encoded / "encode.train.az.2").unlink()
@@ -171,7 +169,7 @@ def test_a_worker_that_is_killed_is_named_and_its_work_is_not_lost(corpus, tmp_p
             for process in started:
                 process.kill()
 
-    ended = r"was ended by SIGKILL.*\(perhaps for want of memory\); the same command goes on"
+    ended = r"was killed by SIGKILL.*\(perhaps out of memory\); the same command resumes"
     with pytest.raises(ChildProcessError, match=ended):
         run(corpus, tmp_path / "data", processes=2, progress=kill)
     run(corpus, tmp_path / "data", processes=1).check()
@@ -211,14 +209,3 @@ def test_names_of_units_cannot_be_confused(corpus, tmp_path):
     names = {unit.name for unit in units}
     assert names == {"encode.train.az.1", "encode.train.az.1.0", "clean.train.az.1"}
     assert Partial(tmp_path, recipe).result(units[0]) is None
-
-
-def test_a_file_that_could_not_be_finished_is_not_there(tmp_path):
-    def fail():
-        with written(tmp_path / "one", tmp_path / "two") as (one, _):
-            one.write(b"half")
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        fail()
-    assert list(tmp_path.iterdir()) == []

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from small_corpus import run
 
-from rota.data.lock import alone_in
+from rota.data.corpora.download import alone_in
 from rota.data.store import Store
 
 PREPARE = """
@@ -18,7 +18,7 @@ import logging, sys, time
 from pathlib import Path
 sys.path.insert(0, {here!r})
 from small_corpus import run
-from rota.data.corpus import CorpusConfig
+from rota.data.corpora.sources import CorpusConfig
 
 def pause(stage, done, total):
     if {pauses} and stage == "encoding":

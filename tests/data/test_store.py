@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from rota.data.manifest import InputFile, Manifest
-from rota.data.store import Sentences, Side, Store, StoreWriter, text_names, token_type
+from rota.data.store import InputFile, Manifest, Sentences, Side, Store, StoreWriter, text_names, token_type
 from rota.data.subwords import Subwords, SubwordsConfig
 
 # Worked out by hand: az has two training sentences, be one; ids need not mean anything.

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from rota.data import english
-from rota.data.english import Clause, NounPhrase, Sentence
-from rota.data.families import SHIFTS, SyntheticConfig, make_ancestor, make_language, rng_for
-from rota.data.synthetic import synthetic_corpus
+from rota.data.corpora.synthetic import english
+from rota.data.corpora.synthetic.corpus import synthetic_corpus
+from rota.data.corpora.synthetic.english import Clause, NounPhrase, Sentence
+from rota.data.corpora.synthetic.families import SHIFTS, SyntheticConfig, make_ancestor, make_language, rng_for
 
 SMALL = SyntheticConfig(high=300, low=50, dev=20, test=30)
 numbers = st.lists(st.integers(0, 2**31 - 1), min_size=english.DRAWS, max_size=english.DRAWS)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.data import ted
-from rota.data.download import DownloadError, download
-from rota.data.ted import ted_corpus
+from rota.data.corpora import ted
+from rota.data.corpora.download import DownloadError, download
+from rota.data.corpora.ted import ted_corpus
 
 ROWS = (
     ("talk_name", "en", "pt-br", "az", "pt"),
@@ -126,13 +126,13 @@ def test_a_cut_archive_is_damaged(tmp_path, missing):
     rows = (*ROWS, ("talk", "".join(noise[:10_000]), "x", "".join(noise[10_000:20_000]), "".join(noise[20_000:])))
     archive = pack(tmp_path / "ted.tar.gz", members(test=table(rows)))
     archive.write_bytes(archive.read_bytes()[:-missing])
-    with pytest.raises(ValueError, match=r"ted\.tar\.gz is damaged or no tar\.gz"):
+    with pytest.raises(ValueError, match=r"ted\.tar\.gz is damaged or not a tar\.gz"):
         ted_corpus(("az",), tmp_path / "cache", archive)
 
 
 def test_another_file_under_the_name_of_the_archive_is_damaged(tmp_path):
     (tmp_path / "ted.tar.gz").write_text("talk_name\ten\n")
-    with pytest.raises(ValueError, match=r"ted\.tar\.gz is damaged or no tar\.gz"):
+    with pytest.raises(ValueError, match=r"ted\.tar\.gz is damaged or not a tar\.gz"):
         ted_corpus(("az",), tmp_path / "cache", tmp_path / "ted.tar.gz")
 
 
@@ -257,7 +257,7 @@ def test_an_archive_that_changed_after_its_download_is_noticed(host, tmp_path):
 
 def test_a_web_page_in_place_of_the_archive_is_refused(host, tmp_path):
     host.content = b"<html>moved</html>"
-    with pytest.raises(DownloadError, match=r"does not send a gzip archive any more; .* set data\.path"):
+    with pytest.raises(DownloadError, match=r"no longer sends a gzip archive; .* set data\.path"):
         ted.fetch(tmp_path, host.url)
     assert list(tmp_path.iterdir()) == []
 

@@ -17,7 +17,7 @@ from window_cases import (
 )
 
 from rota import api
-from rota.data.dev_parts import selection_places, teacher_places
+from rota.data.division import selection_part, teacher_part
 from rota.data.store import Store
 from rota.evaluation.config import EvaluationConfig
 from rota.evaluation.metrics import score
@@ -215,7 +215,7 @@ def test_the_sentences_that_choose_are_not_the_teachers(store):
     for arm in store.languages:
         pairs = store.text("dev", arm)
         choosing = selection_pairs(store, [arm], 0.5)[arm]
-        teaching = [pairs[place] for place in teacher_places(len(pairs), 0.5)]
+        teaching = [pairs[place] for place in teacher_part(len(pairs), 0.5)]
         assert len(choosing) == 4
         assert len(teaching) == 5
         assert not set(choosing) & set(teaching)
@@ -223,9 +223,9 @@ def test_the_sentences_that_choose_are_not_the_teachers(store):
 
 
 def test_dev_sets_are_divided_evenly_and_completely():
-    assert teacher_places(8, 0.25).tolist() == [1, 5]
-    assert selection_places(8, 0.25).tolist() == [0, 2, 3, 4, 6, 7]
-    assert teacher_places(1, 0.5).tolist() == selection_places(1, 0.5).tolist() == [0]
+    assert teacher_part(8, 0.25).tolist() == [1, 5]
+    assert selection_part(8, 0.25).tolist() == [0, 2, 3, 4, 6, 7]
+    assert teacher_part(1, 0.5).tolist() == selection_part(1, 0.5).tolist() == [0]
 
 
 def test_a_group_without_languages_cannot_choose(run, store):

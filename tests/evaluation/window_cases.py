@@ -9,7 +9,7 @@ import torch
 
 from rota import api
 from rota.config import RunConfig, parse_config
-from rota.data.dev_parts import selection_places
+from rota.data.division import selection_part
 from rota.data.store import Store
 from rota.evaluation.config import EvaluationConfig
 from rota.evaluation.translator import SELECTION_PART, translation_path
@@ -92,7 +92,7 @@ def damage(run: Path, step: int) -> None:
 def selection_references(store: Store, arm: str) -> list[str]:
     """The English of the dev sentences that choose checkpoints, with the default half for the teacher."""
     pairs = store.text("dev", arm)
-    return [pairs[place][1] for place in selection_places(len(pairs), 0.5)]
+    return [pairs[place][1] for place in selection_part(len(pairs), 0.5)]
 
 
 def write_translations(

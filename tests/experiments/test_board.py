@@ -8,11 +8,10 @@ import pytest
 from rich.console import Console
 from suite_cases import write_suite
 
-from rota.experiments import runner
+from rota.experiments import queue
 from rota.experiments.board import Board, clock
-from rota.experiments.jobs import plan
-from rota.experiments.runner import Entry
-from rota.experiments.status import Status
+from rota.experiments.jobs import Status, plan
+from rota.experiments.queue import Entry
 from rota.experiments.suite import load_suite
 
 NOW = 130.0
@@ -21,7 +20,7 @@ NOW = 130.0
 @pytest.fixture(autouse=True)
 def _clock(monkeypatch):
     """Estimates of the time left are made at second 130."""
-    monkeypatch.setattr(runner, "time", SimpleNamespace(monotonic=lambda: NOW))
+    monkeypatch.setattr(queue, "time", SimpleNamespace(monotonic=lambda: NOW))
 
 
 def entries_of(tmp_path, *doing):

@@ -38,7 +38,7 @@ def wait_until_training(folder, out="runs/small", process=None):
 def alive(marker):
     """Processes whose command line has the marker."""
     found = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    return [line for line in found.splitlines() if "rota.experiments.child" in line and marker in line]
+    return [line for line in found.splitlines() if "rota.experiments.queue" in line and marker in line]
 
 
 def undisturbed(folder, row):
@@ -75,7 +75,7 @@ def test_an_interrupted_suite_saves_and_says_how_to_go_on(interrupted):
     folder, code, output = interrupted
     assert code == 130, output
     assert "uniform/seed-1: stopped" in output
-    assert "0 of 2 runs are done, in runs/small; stopped, and what was running is saved; go on with: " in output
+    assert "0 of 2 runs are done, in runs/small; stopped, and what was running is saved; continue with: " in output
     assert output.rstrip().endswith("compare small.yaml")
     assert not alive(str(folder)), "no process is left"
 
@@ -239,7 +239,7 @@ def test_the_plans_on_the_page_about_suites_are_what_the_command_prints(rota, tm
         (("small.yaml", "--rows", "moon"), "no row 'moon' in suite 'small'; it has uniform, warm"),
         (("small.yaml", "--seeds", "x"), "seeds 'x' are not understood"),
         (("small.yaml", "--steps", "0"), "--steps is 0; give at least 1"),
-        (("small.yaml", "--tokens", "few"), "--tokens: 'few' is no count"),
+        (("small.yaml", "--tokens", "few"), "--tokens: 'few' is not a count"),
         (("small.yaml", "--on", "moon"), "--on 'moon' is not known; it is local or ray"),
         (("small.yaml", "--set", "training.stps=3"), "unknown key 'training.stps'; did you mean 'steps'?"),
         (("small.yaml", "--corpus", "moon"), "no corpus 'moon'; give catalogues, synthetic, ted8"),

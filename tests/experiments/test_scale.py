@@ -4,11 +4,11 @@ import pytest
 from pydantic import SerializeAsAny
 
 from rota.config import parse_config
-from rota.experiments.paper import BASE, CONTROLS, DQN_ABLATION, MAIN, TSCL_ABLATION, written
-from rota.experiments.scale import Scale, same_fraction, scaled
-from rota.experiments.values import merged
+from rota.experiments.scale import Scale, merged, scaled
+from rota.experiments.suites.paper import BASE, CONTROLS, DQN_ABLATION, MAIN, TSCL_ABLATION, written
 from rota.settings import ConfigError, Duration, DurationField
 from rota.teachers.base import TeacherConfig
+from rota.teachers.dqn.config import same_fraction
 from rota.teachers.static import TwoPhaseConfig
 
 SIZE = Scale(steps=1_500, tokens=1_000, peak=0.003, more_decisions=5)

@@ -103,10 +103,10 @@ def test_seeds_that_are_neither_are_refused(written):
     [
         (("rows:", "rowes:"), "unknown key 'rowes'; did you mean 'rows'"),
         (("{teacher: uniform}", "{techer: uniform}"), "unknown key 'rows.uniform.techer'; did you mean 'teacher'"),
-        (("  uniform:", "  uni form:"), "rows.uni form: 'uni form' is no name; use letters, digits, '-', '_' and"),
-        (("  uniform:", "  ..:"), "rows...: '..' is no name"),
-        (("  uniform:", "  1:"), "rows.1: 1 is no text; write the name in quotes: '1'"),
-        (("base:\n", "name: .\nbase:\n"), "name: '.' is no name"),
+        (("  uniform:", "  uni form:"), "rows.uni form: 'uni form' is not a name; use letters, digits, '-', '_' and"),
+        (("  uniform:", "  ..:"), "rows...: '..' is not a name"),
+        (("  uniform:", "  1:"), "rows.1: 1 is not text; write the name in quotes: '1'"),
+        (("base:\n", "name: .\nbase:\n"), "name: '.' is not a name"),
         (
             ("base:\n", "over: {seed: 9}\nbase:\n"),
             "over: seed in over would make all seeds of a row the same run; use ",
@@ -129,7 +129,7 @@ def test_a_mistake_in_a_suite_is_one_line_with_its_place(tmp_path, change, messa
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("teacher: uniform", "teacher: unifrom"), "unknown 'name' 'unifrom'; did you mean 'uniform'"),
+        (("teacher: uniform", "teacher: unifrom"), "unknown name 'unifrom'; did you mean 'uniform'"),
         (("tokens: 150", "tokens: many"), "training.tokens"),
         (("warmup: 30", "warmup: 300"), "teacher.warmup lasts 300 steps and the run 80"),
         (

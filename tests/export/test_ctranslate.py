@@ -9,8 +9,8 @@ import pytest
 import torch
 from export_cases import LANGUAGES, SENTENCES, Saved, make_run
 
-from rota.commands import models
-from rota.data.corpus import tidy
+from rota.cli import models
+from rota.data.corpora.parallel import tidy
 from rota.evaluation.translator import Translator
 from rota.export.ctranslate import CTranslator
 from rota.export.model import export

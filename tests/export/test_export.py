@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from rota.data.corpus import tidy
+from rota.data.corpora.parallel import tidy
 from rota.evaluation.translator import Translator
 from rota.export.hugging_face import exported_tokenizer
 from rota.export.model import choose, export
 from rota.runs import Run
 from rota.runs.standing import Model
-from rota.student.attention import Layout
+from rota.student.kernels.attention import Layout
 from rota.student.search import translate
 from rota.student.transformer import logits
 

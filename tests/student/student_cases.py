@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from rota.student.attention import Layout
-from rota.student.nmt import NMT, Schedule
-from rota.student.transformer import Shape, Transformer
+from rota.student.config import Schedule, Shape, StudentConfig
+from rota.student.kernels.attention import Layout
+from rota.student.nmt import NMT
+from rota.student.transformer import Transformer, to_m2m100
 from rota.types import Batch
 
 VOCABULARY = 23
@@ -53,9 +54,11 @@ def make_network(seed: int = 0, *, spread: float = 0.1, **changes: Any) -> Trans
 
 
 def make_student(network: Transformer | None = None, **changes: Any) -> NMT:
-    """A student without dropout, at a constant learning rate for the first step."""
-    settings = {"seed": 1, "schedule": Schedule(peak=0.01, warmup=0), "dropout": 0.0, "attention_dropout": 0.0}
-    return NMT(network or make_network(), **settings | changes)
+    """A student without dropout, at its highest learning rate from the first step; ``changes`` of its settings."""
+    other = {"seed": 1, "schedule": Schedule(peak=0.01, warmup=0), "team": None}
+    other |= {name: changes.pop(name) for name in list(changes) if name in other}
+    settings = StudentConfig(**{"dropout": 0.0, "attention_dropout": 0.0} | changes)
+    return NMT(network or make_network(), settings, **other)
 
 
 def states_of(network: Transformer, pairs: list[Pair]) -> torch.Tensor:
@@ -65,3 +68,26 @@ def states_of(network: Transformer, pairs: list[Pair]) -> torch.Tensor:
     layouts = [Layout(lengths, network.shape.heads, CPU) for lengths in (batch.source_lengths, batch.target_lengths)]
     states: torch.Tensor = network(tensors[0], layouts[0], tensors[1], layouts[1], None)
     return states
+
+
+def hugging_face_twin(network: Transformer) -> torch.nn.Module:
+    """The same network, computed by Hugging Face: padded, and differentiated by autograd alone."""
+    from transformers import M2M100Config, M2M100ForConditionalGeneration
+
+    shape = network.shape
+    config = M2M100Config(
+        vocab_size=shape.vocabulary,
+        d_model=shape.width,
+        encoder_layers=shape.encoder_layers,
+        decoder_layers=shape.decoder_layers,
+        encoder_attention_heads=shape.heads,
+        decoder_attention_heads=shape.heads,
+        encoder_ffn_dim=shape.feedforward,
+        decoder_ffn_dim=shape.feedforward,
+        activation_function="relu",
+        scale_embedding=True,
+        tie_word_embeddings=shape.tie_embeddings,
+    )
+    twin = M2M100ForConditionalGeneration(config)
+    twin.load_state_dict(to_m2m100(network.state_dict()), strict=True)
+    return twin.eval()

@@ -12,10 +12,10 @@ from student_cases import CPU
 from torch.nn import functional
 
 from rota.student import hardware
-from rota.student.attention import Layout, attend
 from rota.student.config import StudentConfig
-from rota.student.dropout import Noise
-from rota.student.linear import Linear
+from rota.student.kernels.attention import Layout, attend
+from rota.student.kernels.dropout import Noise
+from rota.student.kernels.linear import Linear
 from rota.student.nmt import build_student
 
 SOURCE, TARGET = np.array([3, 1, 5]), np.array([2, 4, 4])
@@ -141,7 +141,7 @@ def test_an_update_does_not_ask_for_its_memory_again():
     script = """
 import resource
 import numpy as np
-from rota.bench.work import make_student, random_batch
+from machine.work import make_student, random_batch
 student, rng = make_student("tiny", 8000), np.random.default_rng(0)
 batch = random_batch(rng, 8000, 3000)
 for _ in range(3):
@@ -151,6 +151,7 @@ student.update([batch])
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_TUNABLES"))}
+    kept["PYTHONPATH"] = os.pathsep.join(sys.path)  # pytest's, with benchmarks
     faults = [
         int(subprocess.run([sys.executable, "-c", script], env=kept | more, capture_output=True, check=True).stdout)
         for more in ({}, {"MALLOC_MMAP_THRESHOLD_": "131072", "OMP_NUM_THREADS": "1"})

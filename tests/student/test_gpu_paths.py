@@ -1,9 +1,8 @@
-"""What a GPU user expects, as far as the same code runs on a CPU: precision, compiling, flat attention, memory."""
+"""What a GPU user expects, as far as the same code runs on a CPU: precision, flat attention, memory."""
 
 from __future__ import annotations
 
 import inspect
-import shutil
 from itertools import groupby, pairwise
 
 import numpy as np
@@ -11,15 +10,14 @@ import pytest
 import torch
 from student_cases import batch_of, make_network, make_student, random_pairs, states_of
 
-from rota.student import attention, varlen
-from rota.student.attention import Layout
-from rota.student.compiled import compile_blocks
 from rota.student.config import StudentConfig
-from rota.student.dropout import Noise
 from rota.student.hardware import upload
+from rota.student.kernels import attention
+from rota.student.kernels.attention import Layout
+from rota.student.kernels.dropout import Noise
 from rota.student.nmt import NMT, build_student
-from rota.student.team import Team
 from rota.student.transformer import Transformer
+from rota.team import Team
 
 LENGTHS = ((3, 12), (20, 2), (2, 1), (6, 6), (9, 4))
 OTHER_LENGTHS = ((5, 5), (7, 8), (4, 1))
@@ -31,7 +29,7 @@ def update_twice(student: NMT) -> list[float]:
 
 
 def test_bf16_trains_nearly_as_float32():
-    exact, rounded = (update_twice(make_student(bf16=bf16)) for bf16 in (False, True))
+    exact, rounded = (update_twice(make_student(precision=precision)) for precision in ("float32", "bf16"))
     assert rounded == pytest.approx(exact, rel=0.02)
     assert rounded != exact, "autocast was on"
 
@@ -90,9 +88,9 @@ def test_all_of_it_is_on_its_way_before_the_network_computes(monkeypatch, flat):
     student, sent, forward = make_student(), [], Transformer.forward
     monkeypatch.setattr(attention, "upload", lambda *arguments: sent.append(0) or upload(*arguments))
     if flat:
-        monkeypatch.setattr(NMT, "_attends_flat", lambda *_, **__: True)
-        monkeypatch.setattr(varlen, "find_kernel", lambda: kernel_by_hand)
-        monkeypatch.setattr(varlen, "fits", lambda *_: True)
+        monkeypatch.setattr(NMT, "_uses_varlen", lambda *_, **__: True)
+        monkeypatch.setattr(attention, "find_kernel", lambda: kernel_by_hand)
+        monkeypatch.setattr(attention, "fits_varlen", lambda *_: True)
 
     def compute(*arguments):
         before = len(sent)
@@ -108,16 +106,16 @@ def test_all_of_it_is_on_its_way_before_the_network_computes(monkeypatch, flat):
 
 
 def test_rectangles_are_built_unless_the_kernel_will_do(monkeypatch):
-    student = make_student(bf16=True)
-    assert not student._attends_flat(training=True), "a CPU"
+    student = make_student(precision="bf16")
+    assert not student._uses_varlen(training=True), "a CPU"
     monkeypatch.setattr(Transformer, "device", GPU)
-    monkeypatch.setattr(varlen, "find_kernel", lambda: kernel_by_hand)
+    monkeypatch.setattr(attention, "find_kernel", lambda: kernel_by_hand)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 0))
-    assert student._attends_flat(training=True)
-    dropping = make_student(bf16=True, attention_dropout=0.1)
-    assert not dropping._attends_flat(training=True)
-    assert dropping._attends_flat(training=False)
-    assert not make_student(bf16=False)._attends_flat(training=True)
+    assert student._uses_varlen(training=True)
+    dropping = make_student(precision="bf16", attention_dropout=0.1)
+    assert not dropping._uses_varlen(training=True)
+    assert dropping._uses_varlen(training=False)
+    assert not make_student(precision="float32")._uses_varlen(training=True)
 
 
 @pytest.fixture
@@ -159,40 +157,6 @@ def test_laid_out_ahead_or_not_it_is_the_same_training(piece_tokens):
     assert [wrong.update(now, lambda: batches[0]) for now in batches] == expected, "others than announced are no harm"
 
 
-# torch.compile looks at the gradient of every tensor it is given, which warns for most of them.
-looks_at_gradients = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
-
-
-@looks_at_gradients
-@pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_compiled_blocks_compute_what_plain_ones_do(dropout):
-    networks = make_network(), make_network()
-    compile_blocks(networks[1], backend="eager")
-    plain, compiled = (make_student(network, dropout=dropout, attention_dropout=dropout) for network in networks)
-    assert update_twice(compiled) == pytest.approx(update_twice(plain), rel=1e-5), "the same masks, whatever the shapes"
-    assert list(networks[0].state_dict()) == list(networks[1].state_dict())
-    batch = batch_of(random_pairs(*LENGTHS))
-    assert compiled.losses([batch]).per_token == pytest.approx(plain.losses([batch]).per_token, rel=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # of the compiler's own: deprecated parts of torch that it imports
-@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on a CPU")
-def test_the_compiler_of_torch_takes_the_blocks():
-    settings = {"preset": "tiny", "layers": 1, "width": 32, "feedforward": 64}
-    plain, compiled = (
-        build_student(StudentConfig(**settings, compile=compiled), vocabulary=23, steps=10, seed=1)
-        for compiled in (False, True)
-    )
-    assert update_twice(compiled) == pytest.approx(update_twice(plain), rel=1e-4)
-
-
-def test_compiling_without_a_compiler_is_refused(monkeypatch):
-    monkeypatch.setattr(shutil, "which", lambda _: None)
-    with pytest.raises(ValueError, match="needs a C\\+\\+ compiler on a CPU; install g\\+\\+"):
-        compile_blocks(make_network())
-
-
 def kernel_by_hand(query, key, value, query_bounds, key_bounds, longest_query, longest_key, *, window_size):
     """What the documentation of torch's kernel says, one sentence after the other."""
     assert query_bounds.dtype == key_bounds.dtype == torch.int32
@@ -217,16 +181,16 @@ def states_and_gradients(network, pairs):
 def test_attention_in_one_kernel_equals_padded_attention(monkeypatch):
     network, pairs = make_network(), random_pairs(*LENGTHS)
     states, gradients = states_and_gradients(network, pairs)
-    monkeypatch.setattr(varlen, "find_kernel", lambda: kernel_by_hand)
-    monkeypatch.setattr(varlen, "fits", lambda *_: True)
-    monkeypatch.setattr("rota.student.transformer.attend", None)
+    monkeypatch.setattr(attention, "find_kernel", lambda: kernel_by_hand)
+    monkeypatch.setattr(attention, "fits_varlen", lambda *_: True)
+    monkeypatch.setattr(attention, "attend", None)
     flat_states, flat_gradients = states_and_gradients(network, pairs)
     torch.testing.assert_close(flat_states, states, atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(flat_gradients, gradients, atol=1e-5, rtol=1e-4)
 
 
 def test_the_kernel_of_torch_takes_what_it_is_given(monkeypatch):
-    kernel, calls = varlen.find_kernel(), []
+    kernel, calls = attention.find_kernel(), []
     if kernel is None:
         pytest.skip("this torch has no kernel that we would use")
     signature = inspect.signature(kernel)
@@ -235,8 +199,8 @@ def test_the_kernel_of_torch_takes_what_it_is_given(monkeypatch):
         calls.append(signature.bind(*arguments, **settings).arguments)
         return kernel_by_hand(*arguments, **settings)
 
-    monkeypatch.setattr(varlen, "find_kernel", lambda: bound)
-    monkeypatch.setattr(varlen, "fits", lambda *_: True)
+    monkeypatch.setattr(attention, "find_kernel", lambda: bound)
+    monkeypatch.setattr(attention, "fits_varlen", lambda *_: True)
     states_of(make_network(encoder_layers=1, decoder_layers=1), random_pairs((2, 3), (5, 1)))
     sides = [(call["cu_seq_q"].tolist(), call["cu_seq_k"].tolist(), call["max_q"], call["max_k"]) for call in calls]
     source, target = [0, 2, 7], [0, 3, 4]
@@ -252,23 +216,23 @@ def test_the_kernel_is_not_asked_for_what_it_cannot_do(monkeypatch):
 
         is_cuda, dtype, shape, device = True, torch.bfloat16, (5, 16), 0
 
-    monkeypatch.setattr(varlen, "find_kernel", lambda: kernel_by_hand)
+    monkeypatch.setattr(attention, "find_kernel", lambda: kernel_by_hand)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 0))
     layout = Layout(np.array([2, 3]), 2, CPU)
     dropping, keeping = (Noise(torch.Generator(), states=0.3, attention=attention) for attention in (0.1, 0.0))
-    assert varlen.fits(Rows(), layout, None)
-    assert varlen.fits(Rows(), layout, keeping)
-    assert not varlen.fits(Rows(), layout, dropping)
-    assert not varlen.fits(Rows(), Layout(np.array([2, 3]), 4, CPU), None), "heads of 4 numbers"
-    assert not varlen.fits(torch.zeros(5, 16), layout, None), "a CPU"
+    assert attention.fits_varlen(Rows(), layout, None)
+    assert attention.fits_varlen(Rows(), layout, keeping)
+    assert not attention.fits_varlen(Rows(), layout, dropping)
+    assert not attention.fits_varlen(Rows(), Layout(np.array([2, 3]), 4, CPU), None), "heads of 4 numbers"
+    assert not attention.fits_varlen(torch.zeros(5, 16), layout, None), "a CPU"
     for width, expected in ((256, True), (264, False)):
         monkeypatch.setattr(Rows, "shape", (5, 2 * width))
-        assert varlen.fits(Rows(), layout, None) == expected
+        assert attention.fits_varlen(Rows(), layout, None) == expected
         monkeypatch.setattr(Rows, "shape", (5, 3 * 2 * width))
-        assert varlen.fits(Rows(), layout, None, 3) == expected
+        assert attention.fits_varlen(Rows(), layout, None, 3) == expected
     monkeypatch.setattr(Rows, "shape", (5, 16))
     monkeypatch.setattr(Rows, "dtype", torch.float32)
-    assert not varlen.fits(Rows(), layout, None)
+    assert not attention.fits_varlen(Rows(), layout, None)
     monkeypatch.setattr(Rows, "dtype", torch.float16)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
-    assert not varlen.fits(Rows(), layout, None)
+    assert not attention.fits_varlen(Rows(), layout, None)

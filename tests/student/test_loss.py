@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from rota.student import loss as loss_module
-from rota.student.loss import smoothed_loss, token_losses
+from rota.student.kernels import loss as loss_module
+from rota.student.kernels.loss import examined_tokens, smoothed_loss, token_losses, uncertain_tokens
 
 
 @pytest.fixture(params=[1, 16, 128], ids=["single rows", "several chunks", "one chunk"])
@@ -43,6 +43,46 @@ def test_token_losses_are_those_of_torch(smoothing):
     states, output, target = case()
     theirs = cross_entropy(states @ output.t(), target, label_smoothing=smoothing, reduction="none")
     torch.testing.assert_close(token_losses(states, output, target, label_smoothing=smoothing), theirs.detach())
+
+
+@pytest.mark.usefixtures("chunk")
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_factors_multiply_the_loss_of_each_token_that_is_differentiated(smoothing):
+    states, output, target = case()
+    factors = torch.linspace(-1, 3, 37)
+    ours, losses = smoothed_loss(states, output, target, label_smoothing=smoothing, factors_N=factors)
+    logits = states @ output.t()
+    theirs = (factors * cross_entropy(logits, target, label_smoothing=smoothing, reduction="none")).sum()
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(losses, cross_entropy(logits, target, reduction="none").detach())
+    gradients = [torch.autograd.grad(value / 37, [states, output]) for value in (ours, theirs)]
+    torch.testing.assert_close(gradients[0], gradients[1], atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.usefixtures("chunk")
+def test_examined_tokens_are_those_of_torch():
+    states, output, target = case()
+    logits = (states @ output.t()).detach()
+    target[::3] = logits.argmax(1)[::3]
+    found = examined_tokens(states, output, target, temperatures=[0.5, 1.0, 3.0])
+    assert found.shape == (5, 37)
+    torch.testing.assert_close(found[0], token_losses(states, output, target), atol=0, rtol=0)
+    assert found[1].tolist() == (logits.argmax(1) == target).float().tolist()
+    assert 0.3 < found[1].mean() < 0.6
+    for row, temperature in enumerate((0.5, 1.0, 3.0), start=2):
+        torch.testing.assert_close(found[row], cross_entropy(logits / temperature, target, reduction="none"))
+
+
+@pytest.mark.usefixtures("chunk")
+def test_uncertain_tokens_are_those_of_torch():
+    states, output, target = case()
+    logs = (states @ output.t()).detach().log_softmax(1)
+    losses, probabilities, entropies, best = uncertain_tokens(states, output, target)
+    wanted = logs.gather(1, target[:, None])[:, 0]
+    torch.testing.assert_close(losses, -wanted)
+    torch.testing.assert_close(probabilities, wanted.exp(), atol=1e-6, rtol=1e-4)
+    torch.testing.assert_close(entropies, torch.distributions.Categorical(logits=logs).entropy(), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(best, logs.amax(1), atol=1e-5, rtol=1e-4)
 
 
 def test_a_uniform_prediction_costs_the_log_of_the_vocabulary():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,12 +15,11 @@ from rota.evaluation import comet, translator
 from rota.runs.records import read_record
 from rota.student import nmt, search
 from rota.student.config import StudentConfig
-from rota.student.decoding import EncoderCache
-from rota.student.hardware import TooLargeError, is_out_of_memory, memory_for
+from rota.student.hardware import OTHER_DEVICE, TooLargeError, is_out_of_memory, memory_for
 from rota.student.nmt import NMT, build_student
-from rota.student.team import Team
+from rota.student.search import EncoderCache
+from rota.team import Team
 
-LENGTHS = ((3, 12), (20, 2), (2, 1), (6, 6), (9, 4))
 MANY = random_pairs(*[(3 + number % 5, 2 + number % 4) for number in range(24)])  # 84 target tokens
 CONFIG = """
 data: {corpus: synthetic, synthetic: {families: {la: {lala: 60}}, dev: 5, test: 5}, subwords: {size: 300}}
@@ -80,48 +78,38 @@ def test_an_update_without_enough_memory_says_what_was_too_large(monkeypatch):
     with pytest.raises(TooLargeError) as found:
         student.update(batches)
     assert str(found.value) == (
-        "out of memory training on a batch of 84 target tokens in 24 sentences, the longest of 7; "
-        "the same run goes on with --set student.piece_tokens=42, which takes less at once."
+        "out of memory training on 84 target tokens at once; the same run goes on with --set student.piece_tokens=42, "
+        f"which takes less at once; a single sentence needs {OTHER_DEVICE}."
     )
     with pytest.raises(TooLargeError) as found:
         student.losses(batches)
     assert str(found.value) == (
-        "out of memory measuring 87 target tokens in 25 sentences, the longest of 7; "
-        "the same run goes on with --set student.piece_tokens=43, which takes less at once."
+        "out of memory measuring 87 target tokens at once; the same run goes on with --set student.piece_tokens=43, "
+        f"which takes less at once; a single sentence needs {OTHER_DEVICE}."
     )
     assert student.step == 0
     assert all(torch.equal(before[name], tensor) for name, tensor in student.network.state_dict().items())
 
 
-def follow(student, batches):
-    """Runs out of memory, and again with the setting that the message names, until no setting is named."""
-    sizes = []
-    for _ in range(10):
-        with pytest.raises(TooLargeError) as found:
-            student.update(batches)
-        sizes.append(int(re.search(r"a (?:batch|piece) of (\d+) target", str(found.value))[1]))
-        setting = re.search(r"--set student\.piece_tokens=(\d+)", str(found.value))
-        if setting is None:
-            break
-        student = make_student(student.network, piece_tokens=int(setting[1]))
-    return sizes, str(found.value)
-
-
-def test_the_setting_it_names_always_makes_the_largest_piece_smaller(monkeypatch):
-    student = make_student()
+def test_the_setting_it_names_halves_the_tokens_until_sentences_are_alone(monkeypatch):
+    student, sizes = make_student(), []
     monkeypatch.setattr(student.network, "forward", run_out_of_memory)
-    for pairs in (MANY, random_pairs(*LENGTHS)):
-        sizes, end = follow(student, [batch_of(pairs)])
-        assert len(sizes) > 1
-        assert all(after <= 0.75 * before for before, after in pairwise(sizes)), sizes
-        assert "a sentence cannot be divided: it needs a device with more memory" in end
+    for _ in range(8):
+        with pytest.raises(TooLargeError) as found:
+            student.update([batch_of(MANY)])
+        sizes.append(int(re.search(r"training on (\d+) target tokens", str(found.value))[1]))
+        setting = re.search(r"--set student\.piece_tokens=(\d+)", str(found.value))
+        student = make_student(student.network, piece_tokens=int(setting[1]))
+    assert sizes == [84, 42, 21, 10, 5, 2, 1, 1]
 
 
 def test_losses_are_measured_in_packs_that_the_setting_makes_smaller(monkeypatch):
     student, small = make_student(), make_student(piece_tokens=20)
     sizes = []
-    measure = NMT._sentence_losses
-    monkeypatch.setattr(NMT, "_sentence_losses", lambda self, *a: sizes.append(a[0].tokens) or measure(self, *a))
+    lay_out = NMT._lay_out
+    monkeypatch.setattr(
+        NMT, "_lay_out", lambda self, pack, **how: sizes.append(pack.tokens) or lay_out(self, pack, **how)
+    )
     whole = student.losses([batch_of(MANY)]).per_token
     assert sizes == [84]
     assert small.losses([batch_of(MANY)]).per_token == pytest.approx(whole, rel=1e-6)
@@ -148,7 +136,7 @@ def test_the_next_batch_is_named_if_it_is_the_one_that_does_not_fit(monkeypatch)
         return loss
 
     small, large = batch_of(random_pairs((3, 3))), batch_of(MANY)
-    with pytest.raises(TooLargeError, match=f"training on a batch of {large.tokens} target tokens"):
+    with pytest.raises(TooLargeError, match=f"training on {large.tokens} target tokens at once"):
         student.update([small], lambda: [large])
 
 
@@ -160,17 +148,12 @@ def test_after_the_gradients_smaller_pieces_are_not_recommended(monkeypatch):
 
 
 @pytest.mark.parametrize("place", [(torch.nn.Module, "to"), (Team, "replicate"), (NMT, "_start_moments")])
-def test_a_student_that_does_not_fit_says_how_large_it_is(monkeypatch, place):
-    config = StudentConfig(preset="base", layers=1, width=64, heads=2, feedforward=100)
-    with monkeypatch.context() as patch:
-        patch.setattr(*place, run_out_of_memory)
-        with pytest.raises(TooLargeError) as found:
-            build_student(config, vocabulary=10_000, steps=10, seed=1)
-    weights = sum(map(torch.numel, build_student(config, vocabulary=10_000, steps=10, seed=1).network.parameters()))
-    expected = (
-        f"building a student of {weights / 1e6:.1f} million weights, 0.0 GB with gradients and moments; this needs"
-    )
-    assert expected in str(found.value)
+def test_a_student_that_does_not_fit_needs_another_device(monkeypatch, place):
+    monkeypatch.setattr(*place, run_out_of_memory)
+    with pytest.raises(
+        TooLargeError, match="^out of memory building the student; this needs a device with more memory"
+    ):
+        build_student(StudentConfig(preset="tiny"), vocabulary=100, steps=10, seed=1)
 
 
 SOURCES = [np.array(source) for source, _ in random_pairs(*((length, 1) for length in (4, 9, 4, 2, 7, 3, 5, 8)))]
@@ -233,7 +216,7 @@ def test_on_the_command_line_it_is_one_line_with_the_last_checkpoint(rota, proje
     code, _, error = rota("train", "run.yaml")
     assert code == 1
     assert error.count("\n") == 1
-    assert error.startswith("error: out of memory training on a batch of")
+    assert error.startswith("error: out of memory training on ")
     assert error.endswith("The last good checkpoint is runs/run/checkpoints/4.\n")
 
 

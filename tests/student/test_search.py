@@ -9,8 +9,7 @@ import torch
 from student_cases import make_network, random_pairs, states_of
 
 from rota.student import search
-from rota.student.candidates import best_continuations, largest
-from rota.student.search import Hypothesis, translate
+from rota.student.search import Hypothesis, best_continuations, largest, translate
 from rota.student.transformer import Transformer, logits
 
 LENGTHS = (7, 2, 12, 4, 4, 1, 9)

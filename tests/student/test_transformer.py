@@ -4,34 +4,23 @@ import math
 
 import pytest
 import torch
-from student_cases import CPU, VOCABULARY, batch_of, make_network, make_student, random_pairs, states_of
+from student_cases import (
+    CPU,
+    VOCABULARY,
+    batch_of,
+    hugging_face_twin,
+    make_network,
+    make_student,
+    random_pairs,
+    states_of,
+)
 from torch import nn
 from torch.nn.functional import cross_entropy
-from transformers import M2M100Config, M2M100ForConditionalGeneration
 
-from rota.student.attention import Layout
-from rota.student.dropout import Noise
-from rota.student.transformer import EncoderLayer, Shape, Transformer, logits, shift_right, sinusoids, to_m2m100
-
-
-def hugging_face_twin(network: Transformer) -> M2M100ForConditionalGeneration:
-    shape = network.shape
-    config = M2M100Config(
-        vocab_size=shape.vocabulary,
-        d_model=shape.width,
-        encoder_layers=shape.encoder_layers,
-        decoder_layers=shape.decoder_layers,
-        encoder_attention_heads=shape.heads,
-        decoder_attention_heads=shape.heads,
-        encoder_ffn_dim=shape.feedforward,
-        decoder_ffn_dim=shape.feedforward,
-        activation_function="relu",
-        scale_embedding=True,
-        tie_word_embeddings=shape.tie_embeddings,
-    )
-    twin = M2M100ForConditionalGeneration(config)
-    twin.load_state_dict(to_m2m100(network.state_dict()), strict=True)
-    return twin.eval()
+from rota.student.config import Shape
+from rota.student.kernels.attention import Layout
+from rota.student.kernels.dropout import Noise
+from rota.student.transformer import EncoderLayer, Transformer, logits, shift_right, sinusoids
 
 
 @pytest.mark.parametrize("tied", [True, False])

@@ -3,9 +3,10 @@
 import numpy as np
 import torch
 
+from rota.measures import DevLoss, GroupLosses, JointLoss
 from rota.teachers import Classroom, build_teacher
-from rota.teachers.dqn_config import DQNConfig
-from rota.types import Observation, Watch
+from rota.teachers.dqn.config import DQNConfig
+from rota.testing import observation_of
 
 ARMS = ("az", "tr", "ru")
 GROUPS = 2
@@ -34,16 +35,13 @@ def losses_at(step, arm):
     return joint, {other: joint + 0.1 * number for number, other in enumerate(ARMS)}
 
 
-def observation(step, decision, watches=Watch.PROTOTYPE | Watch.JOINT_LOSS | Watch.DEV_LOSS):
+def observation(step, decision, watches, **changes):
+    """What the student shows after ten updates of the decision; ``changes`` take the place of its values."""
     joint, by_language = losses_at(step, decision.arm)
-    return Observation(
-        step,
-        decision,
-        {decision.arm: 10},
-        joint_loss=joint if Watch.JOINT_LOSS in watches else None,
-        dev_loss={decision.arm: by_language[decision.arm]} if Watch.DEV_LOSS in watches else None,
-        prototype=prototype_at(step) if Watch.PROTOTYPE in watches else None,
-    )
+    values = {"joint": joint, "dev": {decision.arm: by_language[decision.arm]}, "groups": prototype_at(step), **changes}
+    kinds = {"joint": JointLoss, "dev": DevLoss, "groups": GroupLosses}
+    measured = {kinds[name]: value for name, value in values.items() if value is not None}
+    return observation_of(watches, step, decision, measured, updates=10)
 
 
 def play(teacher, steps, start=0):

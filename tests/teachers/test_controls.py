@@ -2,7 +2,6 @@
 
 import logging
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from replay_cases import make_run
 
 from rota.teachers import AnyTeacherConfig, Classroom, ReplayProportions, ReplayShuffled, build_teacher
-from rota.teachers.qnetwork import Transitions
+from rota.teachers.dqn.agent import Transitions
 from rota.types import Decision
 
 
@@ -294,7 +293,7 @@ def test_without_a_future_the_target_is_the_gain():
 def test_without_a_future_the_value_of_a_choice_goes_to_its_gain():
     teacher = make(**GREEDY, gamma=0, replay_minimum=1, tau=1.0)
     for step, loss in ((10, 4.0), (20, 3.75)):
-        teacher.tell(replace(observation(step, Decision("tr", "told")), joint_loss=loss))
+        teacher.tell(observation(step, Decision("tr", "told"), teacher.watches, joint=loss))
     for _ in range(300):
         teacher.learner.learn(teacher.replay.sample(4, np.random.default_rng(1)))
     assert teacher.q_values(prototype_at(10).astype(np.float32))[1] == pytest.approx(0.25, abs=0.01)

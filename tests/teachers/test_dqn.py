@@ -5,11 +5,12 @@ import pytest
 import torch
 from dqn_cases import ARMS, make, observation, play, prototype_at, weights_of
 
-from rota.teachers import DQN, Classroom
-from rota.teachers.dqn import exponential_epsilon, linear_epsilon
-from rota.teachers.dqn_config import DQNConfig
-from rota.teachers.replay import Replay
-from rota.types import Decision, Observation, Watch
+from rota.measures import DevLoss, GroupLosses, JointLoss
+from rota.teachers import Classroom
+from rota.teachers.dqn.agent import Replay
+from rota.teachers.dqn.config import DQNConfig, exponential_epsilon, linear_epsilon
+from rota.testing import observation_of
+from rota.types import Decision
 
 
 def test_the_network_has_the_sizes_of_the_paper():
@@ -18,7 +19,7 @@ def test_the_network_has_the_sizes_of_the_paper():
     shapes = [tuple(layer.weight.shape) for layer in teacher.learner.online if isinstance(layer, torch.nn.Linear)]
     assert shapes == [(512, 200), (512, 512), (8, 512)]
     assert [type(layer).__name__ for layer in teacher.learner.online] == ["Linear", "Tanh", "Linear", "Tanh", "Linear"]
-    assert (teacher.replay_minimum, teacher.replay.capacity) == (1_000, 10_000)
+    assert (teacher.config.replay_minimum, teacher.replay.capacity) == (1_000, 10_000)
     optimiser = teacher.learner._optimiser.param_groups[0]
     assert (optimiser["lr"], optimiser["alpha"], optimiser["eps"]) == (2.5e-4, 0.99, 1e-8)
 
@@ -62,9 +63,9 @@ def test_a_decay_of_no_steps_goes_to_the_floor_at_once():
 def test_during_the_warmup_nothing_is_watched_and_afterwards_everything():
     teacher = make()
     assert teacher.ask(20).why == "warmup"
-    assert teacher.watches == Watch.NOTHING
+    assert teacher.watches == ()
     assert teacher.ask(30).why == "explore"
-    assert teacher.watches == Watch.JOINT_LOSS | Watch.PROTOTYPE
+    assert teacher.watches == (JointLoss(), GroupLosses(groups=2))
 
 
 def test_a_choice_before_any_observation_is_random():
@@ -97,16 +98,10 @@ def test_zero_state_stores_the_first_transition_with_the_first_observation():
 def told(teacher, losses, arms=("az",) * 9):
     """Gains in the replay memory after these joint losses; the dev loss of the arm is 10 more."""
     for number, (loss, arm) in enumerate(zip(losses, arms, strict=False), start=1):
-        teacher.tell(
-            Observation(
-                number,
-                Decision(arm, "told"),
-                {arm: 1},
-                dev_loss={arm: loss + 10},
-                joint_loss=loss,
-                prototype=np.ones(6),
-            )
+        told_of = observation(
+            number, Decision(arm, "told"), teacher.watches, joint=loss, dev={arm: loss + 10}, groups=np.ones(6)
         )
+        teacher.tell(told_of)
     return teacher.replay.gains[: len(teacher.replay)].tolist()
 
 
@@ -125,9 +120,9 @@ def test_the_gain_on_the_same_arm_can_be_the_reward():
 
 def test_the_reward_batch_of_the_current_language_is_its_dev_loss():
     teacher = make(warmup=None, reward_batch="current-language")
-    assert teacher.watches == Watch.DEV_LOSS | Watch.PROTOTYPE
-    teacher.tell(Observation(1, Decision("az", "told"), {"az": 1}, dev_loss={"az": 4.0}, prototype=np.ones(6)))
-    teacher.tell(Observation(2, Decision("tr", "told"), {"tr": 1}, dev_loss={"tr": 3.0}, prototype=np.ones(6)))
+    assert teacher.watches == (DevLoss(), GroupLosses(groups=2))
+    assert teacher.tell(observation(1, Decision("az", "told"), teacher.watches, dev={"az": 4.0})) == {}
+    assert teacher.tell(observation(2, Decision("tr", "told"), teacher.watches, dev={"tr": 3.0})) == {"tr": 1.0}
     assert teacher.replay.gains[0] == 1.0
 
 
@@ -141,7 +136,7 @@ def moved_apart(acts_with):
     for network, favourite in ((teacher.learner.online, 1), (teacher.learner.target, 2)):
         with torch.no_grad():
             network[-1].bias[favourite] += 100
-    teacher.tell(observation(10, Decision("az", "told")))
+    teacher.tell(observation(10, Decision("az", "told"), teacher.watches))
     return teacher
 
 
@@ -171,8 +166,8 @@ def test_a_warmup_that_tells_the_rewards_fills_the_history_and_nothing_else():
     teacher = make(variant="released", first_transition="stored-at-second")
     decision = teacher.ask(0)
     assert decision.why == "warmup"
-    assert teacher.watches == Watch.JOINT_LOSS
-    teacher.tell(Observation(10, decision, {decision.arm: 10}, joint_loss=4.0))
+    assert teacher.watches == (JointLoss(tokens=1_000, smoothed=True),)
+    teacher.tell(observation(10, decision, teacher.watches, joint=4.0))
     assert len(teacher.teacher.replay) == 0
     assert teacher.teacher.state_dict()["reward"] == {"losses": [4.0]}
     assert teacher.teacher.state_dict()["state"] is None
@@ -208,33 +203,36 @@ def test_making_a_teacher_leaves_the_global_generator_of_torch_alone():
 
 
 BAD_OBSERVATIONS = {
-    "has no prototype": {"prototype": None},
-    "has 5 losses; this Q network takes 6": {"prototype": np.ones(5)},
-    "not finite": {"prototype": np.array([1, 1, 1, 1, 1, np.inf])},
-    "no joint_loss": {"joint_loss": None},
-    "joint_loss is nan": {"joint_loss": float("nan")},
-    "unknown arm 'xx'": {"decision": Decision("xx", "told")},
-    "played az, tr; DQN needs an observation after every choice": {"played": {"az": 5, "tr": 5}},
+    "has no GroupLosses": {"groups": None},
+    "there are 5 group losses; this Q network takes 6": {"groups": np.ones(5)},
+    "a group loss is not finite": {"groups": np.array([1, 1, 1, 1, 1, np.inf])},
+    "has no JointLoss": {"joint": None},
+    "joint loss is nan": {"joint": float("nan")},
 }
 
 
 @pytest.mark.parametrize("message", BAD_OBSERVATIONS)
 def test_a_bad_observation_is_refused_in_one_clear_line(message):
-    good = {"step": 10, "decision": Decision("az", "told"), "played": {"az": 10}}
-    good |= {"joint_loss": 4.0, "prototype": np.ones(6)}
+    teacher = make(warmup=None)
     with pytest.raises(ValueError, match=message):
-        make(warmup=None).tell(Observation(**{**good, **BAD_OBSERVATIONS[message]}))
+        teacher.tell(observation(10, Decision("az", "told"), teacher.watches, **BAD_OBSERVATIONS[message]))
+
+
+@pytest.mark.parametrize(
+    ("plays", "message"),
+    [
+        ({"xx": 10}, "unknown arm 'xx'"),
+        ({"az": 5, "tr": 5}, "played az, tr; DQN needs an observation after every choice"),
+    ],
+)
+def test_plays_that_do_not_fit_are_refused_in_one_clear_line(plays, message):
+    teacher = make(warmup=None)
+    values = {JointLoss: 4.0, GroupLosses: np.ones(6)}
+    with pytest.raises(ValueError, match=message):
+        teacher.tell(observation_of(teacher.watches, 10, plays, values))
 
 
 def test_a_replay_minimum_above_the_capacity_is_refused():
-    with pytest.raises(ValueError, match="replay_minimum is 20; it is from 1 to replay_capacity"):
-        DQN(
-            ARMS,
-            np.random.default_rng(1),
-            lambda step: 0.1,
-            replay_minimum=20,
-            replay_capacity=10,
-        )
     with pytest.raises(ValueError, match="replay_minimum is 20; it must not exceed replay_capacity"):
         DQNConfig(replay_minimum=20, replay_capacity=10)
 

@@ -9,7 +9,8 @@ from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
 from stable_baselines3.common.utils import polyak_update
 
-from rota.teachers.qnetwork import QLearner, Transitions, q_network
+from rota.teachers.dqn.agent import QLearner, Transitions, q_network
+from rota.teachers.dqn.config import DQNConfig
 
 INPUTS, HIDDEN, ARMS, TAU = 12, [16, 16], 4, 0.005
 
@@ -73,7 +74,7 @@ def test_eight_updates_equal_those_of_stable_baselines3():
     minibatches = [minibatch(generator) for _ in range(8)]
     network = q_network(INPUTS, HIDDEN, ARMS, generator)
     theirs = their_dqn(network, minibatches)
-    ours = QLearner(network, learning_rate=2.5e-4, gamma=0.99, tau=TAU)
+    ours = QLearner(network, DQNConfig(learning_rate=2.5e-4, gamma=0.99, tau=TAU))
     start = network[0].weight.detach().clone()
 
     for transitions in minibatches:

@@ -5,7 +5,7 @@ import pytest
 from dqn_by_hand import DQNByHand, NetworkByHand
 from dqn_cases import ARMS, losses_at, make, play, prototype_at, weights_of
 
-from rota.teachers.replay import Replay
+from rota.teachers.dqn.agent import Replay
 
 
 def algorithm_2(network, steps, *, own, warm, w, decay, options):

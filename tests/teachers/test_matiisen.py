@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
 
+from rota.measures import DevLoss
 from rota.teachers import Classroom, Naive, Sampling, Window
+from rota.teachers.bandits.tscl import TSCLConfig
 from rota.teachers.rewards import SameArmGain
-from rota.teachers.tscl import TSCLConfig
-from rota.types import Decision, Observation
+from rota.testing import observation_of
 
 ARMS = ("az", "tr")
 CLASSROOM = Classroom({"az": 5, "tr": 90}, low_resource=("az",), steps=1000)
@@ -15,7 +16,7 @@ def rng(seed=1):
 
 
 def tell(teacher, step, arm, loss):
-    teacher.tell(Observation(step, Decision(arm, "told"), {arm: 1}, dev_loss={arm: loss}))
+    teacher.tell(observation_of(teacher.watches, step, {arm: 1}, {DevLoss: {arm: loss}}))
 
 
 def test_naive_holds_its_choice_for_a_window_and_then_smooths_the_slope():

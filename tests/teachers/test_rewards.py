@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from rota.measures import DevLoss, JointLoss
 from rota.teachers.rewards import (
     GainOverMean,
     QuantileScaled,
@@ -11,7 +12,7 @@ from rota.teachers.rewards import (
     gain_per_step,
     joint_loss,
 )
-from rota.types import Decision, Observation
+from rota.testing import observation_of
 
 
 class Given:
@@ -114,14 +115,16 @@ def test_the_slope_is_that_of_the_least_squares_line():
 
 
 def test_what_was_not_measured_is_named():
-    nothing = Observation(7, Decision("az", "explore"), {"az": 1})
-    with pytest.raises(ValueError, match=r"step 7: the observation has no dev_loss\['az'\]"):
+    nothing = observation_of([], 7, {"az": 1}, {})
+    with pytest.raises(ValueError, match=r"step 7: the observation has no DevLoss\(\)"):
         dev_losses(nothing)
-    with pytest.raises(ValueError, match="step 7: the observation has no joint_loss"):
-        joint_loss(nothing)
+    with pytest.raises(ValueError, match=r"step 7: the observation has no JointLoss\(tokens=9\)"):
+        joint_loss(nothing, JointLoss(tokens=9))
+    with pytest.raises(ValueError, match="step 7: the observation has no dev loss of az"):
+        dev_losses(observation_of([DevLoss()], 7, {"az": 1}, {DevLoss: {"tr": 1.0}}))
 
 
 def test_a_loss_that_is_not_finite_is_named():
-    diverged = Observation(7, Decision("az", "explore"), {"az": 1}, dev_loss={"az": float("nan")})
-    with pytest.raises(ValueError, match=r"step 7: dev_loss\['az'\] is nan"):
+    diverged = observation_of([DevLoss()], 7, {"az": 1}, {DevLoss: {"az": float("nan")}})
+    with pytest.raises(ValueError, match="step 7: the dev loss of az is nan"):
         dev_losses(diverged)

@@ -7,7 +7,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from rota.teachers import TEACHERS, AnyTeacherConfig, Classroom, build_teacher
 from rota.teachers.static import Mixed, Proportional, Static, Temperature, TwoPhase, Uniform
-from rota.types import Watch
 
 SIZES = {"az": 100, "be": 300, "tr": 600}
 CLASSROOM = Classroom(SIZES, low_resource=("az", "be"), steps=1000)
@@ -77,7 +76,7 @@ def test_two_phase_switches_at_the_step_it_says():
 
 
 def test_static_teachers_watch_nothing():
-    assert Uniform(SIZES, rng()).watches is Watch.NOTHING
+    assert Uniform(SIZES, rng()).watches == ()
 
 
 def test_the_two_phase_config_starts_with_the_high_resource_languages():
@@ -120,5 +119,5 @@ def test_the_registry_and_the_config_know_the_same_teachers():
         if name.startswith("replay"):
             required = {"run": "somewhere"}
         assert type(config({"name": name, **required})) is kind
-    with pytest.raises(ValidationError, match="union_tag_invalid"):
-        config("nobody")
+    with pytest.raises(ValidationError, match="unknown name 'unifrom'; did you mean 'uniform'"):
+        config("unifrom")

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from rota.measures import DevLoss
 from rota.teachers import TSCL, Classroom, FirstVisits, Warmup, build_teacher
-from rota.teachers.tscl import TSCLConfig
-from rota.types import Decision, Observation, Watch
+from rota.teachers.bandits.tscl import TSCLConfig
+from rota.testing import observation_of
 
 ARMS = ("az", "tr", "ru")
 CLASSROOM = Classroom({"az": 5, "tr": 90, "ru": 80}, low_resource=("az",), steps=1000)
@@ -17,13 +18,17 @@ def loss_at(arm, step):
     return 2 + number + 3 / (1 + 0.05 * step * (number + 1)) + 0.1 * np.sin(step + number)
 
 
+def tell(teacher, step, plays, losses, updates=1):
+    return teacher.tell(observation_of(teacher.watches, step, plays, {DevLoss: losses}, updates))
+
+
 def play(teacher, steps, every=1, loss_at=loss_at):
     decisions = []
     for step in range(0, steps, every):
         decision = teacher.ask(step)
         after = step + every
         loss = loss_at(decision.arm, after)
-        teacher.tell(Observation(after, decision, {decision.arm: every}, dev_loss={decision.arm: loss}))
+        tell(teacher, after, decision, {decision.arm: loss}, every)
         decisions.append(decision)
     return decisions
 
@@ -73,7 +78,7 @@ def test_sixty_decisions_are_those_of_algorithm_1(n, warmup):
 
 def tell_losses(teacher, losses):
     for step, (arm, loss) in enumerate(losses, start=1):
-        teacher.tell(Observation(step, Decision(arm, "told"), {arm: 1}, dev_loss={arm: loss}))
+        tell(teacher, step, {arm: 1}, {arm: loss})
     return dict(zip(teacher.arms, teacher.values().tolist(), strict=True))
 
 
@@ -175,21 +180,21 @@ def test_the_teacher_hears_of_the_warmup_and_of_the_first_visits():
     before = bandit.values().copy()
     play_on = teacher.ask(3)
     assert play_on.why == "warmup"
-    assert teacher.watches == Watch.DEV_LOSS
-    teacher.tell(Observation(4, play_on, {play_on.arm: 1}, dev_loss={play_on.arm: 1.0}))
+    assert teacher.watches == (DevLoss(),)
+    tell(teacher, 4, play_on, {play_on.arm: 1.0})
     assert (bandit.values() != before).sum() == 1
 
 
 def test_every_arm_played_since_the_last_observation_counts():
     teacher = TSCL(ARMS, np.random.default_rng(1))
-    teacher.tell(Observation(10, Decision("az", "told"), {"az": 3, "ru": 7}, dev_loss={"az": 2.0, "ru": 3.0}))
+    assert tell(teacher, 10, {"ru": 7, "az": 3}, {"az": 2.0, "ru": 3.0}) == {"ru": -3.0, "az": -2.0}
     assert teacher.values() == pytest.approx([-0.2, 0.0, -0.3])
 
 
 def test_an_unknown_arm_is_named():
     teacher = TSCL(ARMS, np.random.default_rng(1))
     with pytest.raises(ValueError, match="unknown arm 'xx'; the teacher has az, tr, ru"):
-        teacher.tell(Observation(1, Decision("xx", "told"), {"xx": 1}, dev_loss={"xx": 2.0}))
+        tell(teacher, 1, {"xx": 1}, {"xx": 2.0})
 
 
 def test_a_teacher_without_arms_is_refused():

@@ -1,16 +1,23 @@
 """``variant: paper | released`` sets every row of the ledger in docs/paper.md at once."""
 
+import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from rota.teachers import AnyTeacherConfig
-from rota.teachers.base import Measurements
+from rota.measures import DevLoss, GroupLosses, JointLoss
+from rota.teachers import AnyTeacherConfig, Classroom, build_teacher
 
+CLASSROOM = Classroom({"az": 5, "tr": 90}, low_resource=("az",), steps=150_000)
 CONFIG = TypeAdapter(AnyTeacherConfig)
 
 
 def config(**values):
     return CONFIG.validate_python(values)
+
+
+def watches(config):
+    """What its teacher watches once it decides by itself."""
+    return tuple(build_teacher(config, CLASSROOM, np.random.default_rng(1)).watches)
 
 
 def test_tscl_follows_the_paper_by_default():
@@ -22,13 +29,13 @@ def test_tscl_follows_the_paper_by_default():
         "high-resource",
         "all",
     )
-    assert paper.measurements() == Measurements("current-language", 8_000, "plain")
+    assert watches(paper) == (DevLoss(tokens=8_000),)
 
 
 def test_the_released_tscl_is_rewarded_on_a_training_batch_of_the_first_language():
     released = config(name="tscl", variant="released")
     assert released.first_visits == "shuffled"
-    assert released.measurements() == Measurements("first-arm-train", 8_000, "smoothed")
+    assert watches(released) == (DevLoss(tokens=8_000, smoothed=True, data="first-arm-train"),)
     assert (released.alpha, released.epsilon, released.first_reward) == (0.1, 0.1, "raw")
 
 
@@ -39,7 +46,7 @@ def test_dqn_follows_the_paper_by_default():
     assert (paper.reward, paper.acts_with, paper.epsilon_decay) == ("step-gain", "target", "linear")
     assert (paper.below_replay_minimum, paper.first_transition) == ("epsilon-greedy", "stored-at-second")
     assert (paper.decide_every, paper.gradient_clip, paper.warmup.inform) == (10, None, "none")
-    assert paper.measurements() == Measurements("joint", 8_000, "plain", "dev", "mean", 25, 10)
+    assert watches(paper) == (JointLoss(tokens=8_000), GroupLosses(groups=25, sentences=10))
 
 
 def test_the_released_dqn_differs_in_every_row_of_the_ledger():
@@ -47,7 +54,8 @@ def test_the_released_dqn_differs_in_every_row_of_the_ledger():
     assert (released.reward, released.acts_with, released.epsilon_decay) == ("gain-over-mean", "online", "exponential")
     assert (released.below_replay_minimum, released.first_transition) == ("random", "zero-state")
     assert (released.gradient_clip, released.warmup.inform) == (100.0, "rewards")
-    assert released.measurements() == Measurements("joint", 1_000, "smoothed", "train", "summed", 22, 10)
+    state = GroupLosses(groups=22, sentences=10, data="train", summed=True)
+    assert watches(released) == (JointLoss(tokens=1_000, smoothed=True), state)
 
 
 @pytest.mark.parametrize("name", ["tscl", "dqn"])
@@ -81,7 +89,7 @@ def test_an_unknown_variant_is_refused(name):
 
 @pytest.mark.parametrize(("refresh", "every"), [(1, 1), ("1", 1), ("1/5", 5), ("1/25", 25)])
 def test_refresh_says_which_share_of_the_groups_is_measured_again(refresh, every):
-    assert config(name="dqn", refresh=refresh).measurements().refresh_every == every
+    assert config(name="dqn", refresh=refresh).state_measure.refresh_every == every
 
 
 @pytest.mark.parametrize("refresh", ["2", "1/0", "0.5", "1/"])

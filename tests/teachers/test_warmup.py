@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
+from rota.measures import DevLoss
 from rota.teachers import AnyTeacherConfig, Classroom, Warmup, build_teacher
-from rota.types import Decision, Observation, Watch
+from rota.types import Decision, Observation
 
 HIGH_RESOURCE = ("tr", "ru")
 CLASSROOM = Classroom({"az": 5, "tr": 90, "ru": 80}, low_resource=("az",), steps=1000)
@@ -12,7 +13,7 @@ CLASSROOM = Classroom({"az": 5, "tr": 90, "ru": 80}, low_resource=("az",), steps
 class Listening:
     """Always chooses az, and remembers what it is told."""
 
-    watches = Watch.DEV_LOSS
+    watches = (DevLoss(),)
 
     def __init__(self):
         self.told, self.heard = [], []
@@ -31,6 +32,8 @@ class Listening:
 
 
 class WithRewards(Listening):
+    reward_watches = (DevLoss(),)
+
     def hear_reward(self, observation):
         self.heard.append(observation.step)
 
@@ -44,7 +47,7 @@ def play(teacher, steps):
     decisions = []
     for step in range(steps):
         decisions.append(teacher.ask(step))
-        teacher.tell(Observation(step + 1, decisions[-1], {decisions[-1].arm: 1}))
+        teacher.tell(Observation(step + 1, ((decisions[-1], 1),)))
     return decisions
 
 
@@ -84,12 +87,12 @@ def test_inform_rewards_fills_the_history_without_teaching():
 def test_nothing_is_measured_while_nobody_listens():
     teacher = Warmup(Listening(), HIGH_RESOURCE, rng(), until=3, inform="none")
     teacher.ask(2)
-    assert teacher.watches is Watch.NOTHING
+    assert teacher.watches == ()
     teacher.ask(3)
-    assert teacher.watches is Watch.DEV_LOSS
+    assert teacher.watches == (DevLoss(),)
     informed = Warmup(Listening(), HIGH_RESOURCE, rng(), until=3, inform="all")
     informed.ask(0)
-    assert informed.watches is Watch.DEV_LOSS
+    assert informed.watches == (DevLoss(),)
 
 
 def test_a_teacher_without_reward_history_cannot_hear_rewards():
@@ -110,7 +113,7 @@ def test_the_state_holds_the_generator_and_the_decision_in_progress():
     play(teacher, 10)
     other = Warmup(Listening(), HIGH_RESOURCE, rng(7), until=50)
     other.load_state_dict(teacher.state_dict())
-    assert other.watches is Watch.NOTHING
+    assert other.watches == ()
     assert [other.ask(step).arm for step in range(10, 40)] == [teacher.ask(step).arm for step in range(10, 40)]
 
 

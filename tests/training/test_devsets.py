@@ -2,10 +2,11 @@ import numpy as np
 import pytest
 
 from rota.data.store import Flat, Sentences
-from rota.teachers.base import Measurements
+from rota.measures import DevLoss, GroupLosses, JointLoss
 from rota.training.devsets import DevSets
 from rota.training.probe import Probe
-from rota.types import Decision, SentenceLosses, Watch
+from rota.training.turns import Window
+from rota.types import Decision, SentenceLosses
 
 
 def sentences(lengths_by_language):
@@ -33,19 +34,19 @@ class CountingStudent:
     def __init__(self):
         self.shown = []
 
-    def losses(self, batches, *, smoothed=False):
+    def losses(self, batches, *, smoothed=False, weights="raw"):
         first = np.concatenate([batch.target[np.cumsum(batch.target_lengths) - 1] for batch in batches])
         tokens = np.concatenate([batch.target_lengths for batch in batches])
         self.shown.append(len(first))
         return SentenceLosses(first * tokens * (10.0 if smoothed else 1.0), tokens)
 
 
-def make(dev, *, teacher_share=0.5, train=None, **how):
-    return DevSets(FakeStore(dev, train), Measurements(**how), teacher_share=teacher_share, validate_tokens=1000)
+def make(dev, *, teacher_share=0.5, train=None):
+    return DevSets(FakeStore(dev, train), teacher_share=teacher_share, validate_tokens=1000)
 
 
-def observe(probe, watches, arm="az"):
-    return probe.observe(1, Decision(arm, "test"), watches, played={arm: 1}, train_loss=0.0)
+def read(probe, measure, arm="az"):
+    return probe.read(1, [measure], Window(((Decision(arm, "test"), 1),), {arm: (0.0, 1)}))[measure]
 
 
 @pytest.mark.parametrize(("count", "share"), [(10, 0.5), (243, 0.5), (7, 0.3), (2, 0.1), (2, 0.9), (100, 0.25)])
@@ -70,86 +71,89 @@ def test_a_share_of_one_uses_the_whole_set_for_both():
 
 
 def test_reward_batches_have_at_most_the_tokens_they_may():
-    sets = make({"az": [4] * 100, "be": [4] * 3}, teacher_share=1.0, reward_tokens=40)
-    assert sets.reward["az"].tokens == 40
-    assert sets.reward["be"].tokens == 12, "all there is"
+    sets = make({"az": [4] * 100, "be": [4] * 3}, teacher_share=1.0)
+    batches = sets.by_arm(DevLoss(tokens=40))
+    assert batches["az"].tokens == 40
+    assert batches["be"].tokens == 12, "all there is"
 
 
 def test_the_joint_batch_has_as_many_tokens_of_every_language():
-    sets = make({"az": [4] * 100, "be": [2] * 100}, teacher_share=1.0, reward_tokens=80)
-    assert sets.joint.tokens_by_language == {"az": 40, "be": 40}
+    sets = make({"az": [4] * 100, "be": [2] * 100}, teacher_share=1.0)
+    assert sets.joint(JointLoss(tokens=80)).tokens_by_language == {"az": 40, "be": 40}
 
 
 def test_a_prototype_of_eight_languages_has_two_hundred_losses():
     sets = make({str(number): [5] * 600 for number in range(8)})
-    assert sets.prototype.groups == 200
-    assert set(sets.prototype.sizes[0].tolist()) == {10}
-    assert sum(batch.sentences for batch in sets.prototype.batches) == 2000
+    groups = sets.groups(GroupLosses())
+    assert groups.count == 200
+    assert set(groups.sizes[0].tolist()) == {10}
+    assert sum(batch.sentences for batch in groups.batches) == 2000
 
 
 def test_groups_shrink_where_sentences_are_few():
     # Belarusian has 243 dev sentences: 122 for the teacher, so 25 groups of floor(122 / 25) = 4.
     sets = make({"be": [5] * 243})
     assert len(sets.teacher_part("be")) == 122
-    assert sets.prototype.sizes[0].tolist() == [4] * 25
+    assert sets.groups(GroupLosses()).sizes[0].tolist() == [4] * 25
 
 
 def test_a_group_has_one_sentence_at_the_least():
     sets = make({"az": [5] * 12})
-    assert sets.prototype.sizes[0].tolist() == [1] * 25
-    assert set(sets.prototype.batches[0].target.tolist()) == set(sets.teacher_part("az").tolist())
+    assert sets.groups(GroupLosses()).sizes[0].tolist() == [1] * 25
+    assert set(sets.groups(GroupLosses()).batches[0].target.tolist()) == set(sets.teacher_part("az").tolist())
 
 
 def test_a_group_loss_is_its_mean_per_token_not_per_sentence():
     # Two groups of two sentences with 1 + 3 and 1 + 1 tokens and losses of 0, 1, 2, 3 nats per token.
-    sets = make({"az": [1, 3, 1, 1]}, teacher_share=1.0, groups=2, group_sentences=2)
-    found = observe(Probe(CountingStudent(), sets), Watch.PROTOTYPE).prototype
+    sets = make({"az": [1, 3, 1, 1]}, teacher_share=1.0)
+    found = read(Probe(CountingStudent(), sets), GroupLosses(groups=2, sentences=2))
     assert found.tolist() == [(0 * 1 + 1 * 3) / 4, (2 + 3) / 2]
 
 
 def test_the_released_code_sums_smoothed_losses():
-    sets = make({"az": [1, 3, 1, 1]}, teacher_share=1.0, groups=2, group_sentences=2, state_loss="summed")
-    assert observe(Probe(CountingStudent(), sets), Watch.PROTOTYPE).prototype.tolist() == [30.0, 50.0]
+    sets = make({"az": [1, 3, 1, 1]}, teacher_share=1.0)
+    measure = GroupLosses(groups=2, sentences=2, summed=True)
+    assert read(Probe(CountingStudent(), sets), measure).tolist() == [30.0, 50.0]
 
 
 def test_rotation_measures_every_kth_group_and_keeps_the_others():
-    sets = make({"az": [1] * 60, "tr": [1] * 60}, teacher_share=1.0, groups=6, group_sentences=10, refresh_every=4)
+    sets = make({"az": [1] * 60, "tr": [1] * 60}, teacher_share=1.0)
+    measure = GroupLosses(groups=6, sentences=10, refresh_every=4)
     student = CountingStudent()
     probe = Probe(student, sets)
-    first = observe(probe, Watch.PROTOTYPE).prototype
+    first = read(probe, measure)
     assert sum(student.shown) == 120, "the first observation measures all"
     student.shown.clear()
-    student.losses = lambda batches, smoothed=False: SentenceLosses(
+    student.losses = lambda batches, smoothed=False, weights="raw": SentenceLosses(
         np.full(sum(batch.sentences for batch in batches), -1.0), np.ones(sum(batch.sentences for batch in batches))
     )
-    second = observe(probe, Watch.PROTOTYPE).prototype
+    second = read(probe, measure)
     changed = np.flatnonzero(first != second).tolist()
     assert changed == [0, 4, 8], "twelve groups in four turns"
-    third = observe(probe, Watch.PROTOTYPE).prototype
+    third = read(probe, measure)
     assert np.flatnonzero(second != third).tolist() == [1, 5, 9]
 
 
 def test_rotation_goes_on_where_it_was_saved():
-    sets = make({"az": [1] * 60}, teacher_share=1.0, groups=6, refresh_every=3)
+    sets, measure = make({"az": [1] * 60}, teacher_share=1.0), GroupLosses(groups=6, refresh_every=3)
     probe, other = Probe(CountingStudent(), sets), Probe(CountingStudent(), sets)
     for _ in range(2):
-        observe(probe, Watch.PROTOTYPE)
+        read(probe, measure)
     other.load_state_dict(probe.state_dict())
-    assert observe(other, Watch.PROTOTYPE).prototype.tolist() == observe(probe, Watch.PROTOTYPE).prototype.tolist()
+    assert read(other, measure).tolist() == read(probe, measure).tolist()
     assert other.state_dict()["turn"] == probe.state_dict()["turn"]
 
 
 def test_only_the_language_just_trained_is_measured_for_its_reward():
     student = CountingStudent()
     sets = make({"az": [2] * 4, "tr": [2] * 6}, teacher_share=1.0)
-    observation = observe(Probe(student, sets), Watch.DEV_LOSS, arm="tr")
-    assert observation.dev_loss == {"tr": (4 + 5 + 6 + 7 + 8 + 9) / 6}
+    assert read(Probe(student, sets), DevLoss(), arm="tr") == {"tr": (4 + 5 + 6 + 7 + 8 + 9) / 6}
     assert student.shown == [6]
 
 
 def test_the_released_tscl_rewards_every_language_with_a_training_batch_of_the_first():
-    sets = make({"az": [1] * 4, "tr": [1] * 4}, train={"az": [1, 1], "tr": [1] * 9}, reward_batch="first-arm-train")
-    assert observe(Probe(CountingStudent(), sets), Watch.DEV_LOSS, arm="tr").dev_loss == {"tr": 0.5}
+    sets = make({"az": [1] * 4, "tr": [1] * 4}, train={"az": [1, 1], "tr": [1] * 9})
+    assert read(Probe(CountingStudent(), sets), DevLoss(data="first-arm-train"), arm="tr") == {"tr": 0.5}
 
 
 def test_validation_gives_the_mean_per_token_of_every_language():

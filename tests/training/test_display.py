@@ -2,7 +2,7 @@ import io
 
 from rich.console import Console
 
-from rota.training.display import Display
+from rota.training.listeners import Display
 from rota.types import Decision
 
 

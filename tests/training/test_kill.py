@@ -85,7 +85,7 @@ def test_an_interrupted_run_saves_and_says_how_to_go_on(tmp_path):
     process.send_signal(signal.SIGINT)
     output = process.communicate(timeout=60)[0].decode()
     assert process.returncode == 130, output
-    assert "and saved; go on with: " in output
+    assert "and saved; continue with: " in output
     assert output.rstrip().endswith(f"rota train {tmp_path}/run.yaml --run {run}")
     steps = [int(path.name) for path in (run / "checkpoints").iterdir()]
     assert f"stopped at step {max(steps)}" in output.replace(",", "")

@@ -5,16 +5,18 @@ import json
 import numpy as np
 import pytest
 
+from rota.measures import DevLoss, JointLoss, TrainLoss
 from rota.runs.checkpoints import Checkpoints
 from rota.runs.records import read_record
 from rota.settings import Duration
 from rota.student.nmt import NotFiniteError
-from rota.teachers.base import Measurements
+from rota.training.config import TrainingConfig
 from rota.training.journal import Journal
-from rota.training.loop import Loop, TrainingConfig
+from rota.training.loop import Loop
 from rota.training.probe import Probe
 from rota.training.streams import Streams
-from rota.types import Batch, Decision, SentenceLosses, Watch
+from rota.training.turns import Turns
+from rota.types import Batch, Decision, SentenceLosses
 
 
 class FakeStudent:
@@ -28,7 +30,7 @@ class FakeStudent:
         self.announced.append([[batch.arm, batch.tokens] for batch in draw_next()])
         return 5 / len(self.history)
 
-    def losses(self, batches, *, smoothed=False):
+    def losses(self, batches, *, smoothed=False, weights="raw"):
         count = sum(batch.sentences for batch in batches)
         return SentenceLosses(np.full(count, 3.0 * len(self.history)), np.full(count, 3))
 
@@ -42,7 +44,7 @@ class FakeStudent:
 class FakeTeacher:
     """Takes turns; remembers what it was told."""
 
-    def __init__(self, arms=("az", "tr"), watches=Watch.NOTHING):
+    def __init__(self, arms=("az", "tr"), watches=()):
         self.arms, self.watches = arms, watches
         self.asked, self.told, self.events = [], [], []
 
@@ -54,6 +56,7 @@ class FakeTeacher:
     def tell(self, observation):
         self.told.append(observation)
         self.events.append(f"tell {observation.step}")
+        return {observation.decision.arm: -1.0 * observation.step} if self.watches else None
 
     def state_dict(self):
         return {"asked": self.asked}
@@ -89,9 +92,13 @@ def batch(arm, tokens=3):
 
 class FakeSets:
     def __init__(self):
-        self.how = Measurements()
-        self.validation = self.reward = {"az": batch("az"), "tr": batch("tr")}
-        self.joint = batch("mixed", 2)
+        self.validation = {"az": batch("az"), "tr": batch("tr")}
+
+    def by_arm(self, measure):
+        return self.validation
+
+    def joint(self, measure):
+        return batch("mixed", 2)
 
 
 def make_loop(folder, *, teacher=None, steps=20, decide_every=1, observe_every=None, listens=True, **settings):
@@ -99,17 +106,15 @@ def make_loop(folder, *, teacher=None, steps=20, decide_every=1, observe_every=N
     config = TrainingConfig(
         steps=steps, validate_every=Duration(5), checkpoint_every=Duration(6), tensorboard=False, **settings
     )
+    turns = Turns(teacher or FakeTeacher(), decide_every=decide_every, observe_every=observe_every, listens=listens)
     return Loop(
         student,
-        teacher or FakeTeacher(),
-        Streams(FakeStream),
+        turns,
+        Streams(lambda arm, mixture: FakeStream(arm)),
         Probe(student, FakeSets()),
         Journal(folder),
         Checkpoints(folder / "checkpoints", keep=2),
         config,
-        decide_every=decide_every,
-        observe_every=observe_every,
-        listens=listens,
     )
 
 
@@ -125,21 +130,21 @@ def steps_of(folder):
 
 def test_a_decision_holds_for_as_many_updates_as_it_says(tmp_path):
     loop = finish(make_loop(tmp_path, decide_every=4))
-    assert loop.teacher.asked == [0, 4, 8, 12, 16]
+    assert loop.turns.teacher.asked == [0, 4, 8, 12, 16]
     assert [batches[0][0] for batches in loop.student.history[:8]] == ["tr"] * 4 + ["az"] * 4
 
 
 def test_the_teacher_is_told_after_the_updates_of_its_decision(tmp_path):
     loop = finish(make_loop(tmp_path, decide_every=4))
-    assert [told.step for told in loop.teacher.told] == [4, 8, 12, 16, 20]
-    assert loop.teacher.told[0].decision.arm == "tr"
-    assert loop.teacher.told[0].played == {"tr": 4}
+    assert [told.step for told in loop.turns.teacher.told] == [4, 8, 12, 16, 20]
+    assert loop.turns.teacher.told[0].decision.arm == "tr"
+    assert loop.turns.teacher.told[0].played == {"tr": 4}
 
 
 def test_a_teacher_may_decide_often_and_observe_seldom(tmp_path):
     loop = finish(make_loop(tmp_path, decide_every=1, observe_every=10))
-    assert [told.step for told in loop.teacher.told] == [10, 20]
-    assert loop.teacher.told[0].played == {"tr": 5, "az": 5}
+    assert [told.step for told in loop.turns.teacher.told] == [10, 20]
+    assert loop.turns.teacher.told[0].played == {"tr": 5, "az": 5}
 
 
 def test_observations_must_follow_whole_decisions(tmp_path):
@@ -148,13 +153,37 @@ def test_observations_must_follow_whole_decisions(tmp_path):
 
 
 def test_only_what_is_watched_is_measured(tmp_path):
-    nothing = finish(make_loop(tmp_path / "a")).teacher.told[0]
-    assert (nothing.train_loss, nothing.dev_loss, nothing.joint_loss) == (None, None, None)
-    watching = FakeTeacher(watches=Watch.TRAIN_LOSS | Watch.DEV_LOSS | Watch.JOINT_LOSS)
-    told = finish(make_loop(tmp_path / "b", teacher=watching, decide_every=2)).teacher.told[0]
-    assert told.train_loss == pytest.approx((5 + 2.5) / 2)
-    assert told.dev_loss == {"tr": 2.0}  # three tokens in a sentence, 3.0 per update: one nat per token and update
-    assert told.joint_loss == 2.0
+    nothing = finish(make_loop(tmp_path / "a")).turns.teacher.told[0]
+    assert nothing.measured == {}
+    watching = FakeTeacher(watches=(TrainLoss(), TrainLoss(by="arm"), DevLoss(), JointLoss()))
+    told = finish(make_loop(tmp_path / "b", teacher=watching, decide_every=2)).turns.teacher.told[0]
+    assert told.measured == {
+        TrainLoss(): pytest.approx((5 + 2.5) / 2),
+        TrainLoss(by="arm"): {"tr": pytest.approx((5 + 2.5) / 2)},
+        DevLoss(): {"tr": 2.0},  # three tokens in a sentence, 3.0 per update: one nat per token and update
+        JointLoss(): 2.0,
+    }
+
+
+def test_losses_around_a_decision_are_measured_before_and_after_its_updates(tmp_path):
+    watching = FakeTeacher(watches=(DevLoss(when="around"), DevLoss(arms="all")))
+    told = finish(make_loop(tmp_path, teacher=watching, decide_every=4)).turns.teacher.told
+    assert [found.measured[DevLoss(when="around")] for found in told[:2]] == [{"tr": (0.0, 4.0)}, {"az": (4.0, 8.0)}]
+    assert told[0].measured[DevLoss(arms="all")] == {"az": 4.0, "tr": 4.0}
+
+
+def test_an_observation_has_every_decision_since_the_last_one_and_the_tokens_so_far(tmp_path):
+    told = finish(make_loop(tmp_path, decide_every=2, observe_every=4)).turns.teacher.told
+    assert [(decision.arm, updates) for decision, updates in told[0].plays] == [("tr", 2), ("az", 2)]
+    assert told[0].decision.arm == "az"
+    # Batch n of an arm has n tokens: 1 + 2 of each arm, then 3 + 4.
+    assert [found.seen for found in told[:2]] == [{"tr": 3, "az": 3}, {"tr": 10, "az": 10}]
+
+
+def test_the_rewards_that_a_teacher_made_are_recorded(tmp_path):
+    finish(make_loop(tmp_path, teacher=FakeTeacher(watches=(JointLoss(),)), steps=8, decide_every=4))
+    found = list(read_record(tmp_path / "rewards.jsonl"))
+    assert found == [{"step": 4, "rewards": {"tr": -4.0}}, {"step": 8, "rewards": {"az": -8.0}}]
 
 
 def test_accumulation_draws_that_many_batches_for_one_update(tmp_path):
@@ -193,7 +222,7 @@ def test_validations_come_on_time_and_at_the_end(tmp_path):
 
 
 def test_what_a_teacher_was_told_is_recorded(tmp_path):
-    finish(make_loop(tmp_path, teacher=FakeTeacher(watches=Watch.JOINT_LOSS), steps=8, decide_every=4))
+    finish(make_loop(tmp_path, teacher=FakeTeacher(watches=(JointLoss(),)), steps=8, decide_every=4))
     found = list(read_record(tmp_path / "observations.jsonl"))
     assert found == [{"step": 4, "arm": "tr", "joint_loss": 4.0}, {"step": 8, "arm": "az", "joint_loss": 8.0}]
 
@@ -232,7 +261,7 @@ def test_checkpoints_come_on_time_and_at_the_end(tmp_path):
 @pytest.mark.parametrize(
     "manner",
     [{"decide_every": 4}, {"decide_every": 4, "listens": False}, {"listens": False}, {"observe_every": 5}],
-    ids=["listens", "deaf", "deaf at every step", "observes seldom"],
+    ids=["listens", "open loop", "open loop at every step", "observes seldom"],
 )
 def test_a_run_cut_in_two_equals_a_run_in_one_piece(tmp_path, cut, how, manner):
     whole = finish(make_loop(tmp_path / "whole", **manner))
@@ -243,7 +272,7 @@ def test_a_run_cut_in_two_equals_a_run_in_one_piece(tmp_path, cut, how, manner):
     assert second.step == cut
     finish(second)
     assert second.student.history == whole.student.history
-    assert second.teacher.asked == whole.teacher.asked
+    assert second.turns.teacher.asked == whole.turns.teacher.asked
     for name in ("steps.jsonl", "validations.jsonl"):
         assert (tmp_path / "parts" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert [found.step for found in second.checkpoints.list()] == [found.step for found in whole.checkpoints.list()]
@@ -259,19 +288,19 @@ def test_what_comes_next_is_drawn_ahead_while_a_decision_stands(tmp_path):
 def test_a_teacher_that_does_not_listen_is_asked_ahead(tmp_path):
     loop = finish(make_loop(tmp_path, listens=False))
     assert loop.student.announced == [*loop.student.history[1:], []]
-    assert loop.teacher.asked == list(range(20))
-    assert loop.teacher.events[:4] == ["ask 0", "ask 1", "tell 1", "ask 2"]
+    assert loop.turns.teacher.asked == list(range(20))
+    assert loop.turns.teacher.events[:4] == ["ask 0", "ask 1", "tell 1", "ask 2"]
 
 
 def test_one_that_watches_is_told_first_even_if_its_config_says_that_it_does_not_listen(tmp_path):
-    teacher = FakeTeacher(watches=Watch.DEV_LOSS)
+    teacher = FakeTeacher(watches=(DevLoss(),))
     loop = finish(make_loop(tmp_path, teacher=teacher, listens=False))
-    assert loop.teacher.events[:4] == ["ask 0", "tell 1", "ask 1", "tell 2"]
+    assert loop.turns.teacher.events[:4] == ["ask 0", "tell 1", "ask 1", "tell 2"]
 
 
 @pytest.mark.parametrize("observe_every", [1, 4])
 def test_one_that_listens_is_told_before_it_is_asked(tmp_path, observe_every):
-    teacher = finish(make_loop(tmp_path, observe_every=observe_every)).teacher
+    teacher = finish(make_loop(tmp_path, observe_every=observe_every)).turns.teacher
     expected = [
         event
         for step in range(20)
@@ -310,6 +339,20 @@ def test_a_checkpoint_from_before_there_was_a_next_decision_is_read(tmp_path):
     assert loop.step == 9
 
 
+def test_a_checkpoint_of_version_0_1_is_read(tmp_path):
+    """It knew the updates by arm since the last observation, the sum of their losses, and the last decision."""
+    loop = make_loop(tmp_path, observe_every=10)
+    decision = {"arm": "az", "why": "turn", "probability": 0.5, "scores": {"az": 1.0}, "epsilon": None}
+    counts = {"seen": {"az": 7, "tr": 9}, "played": {"tr": 2, "az": 1}}
+    loop.load_state_dict({"step": 3, "decision": decision, "next": None, "train_loss": 6.0, **counts})
+    window = loop.turns.window()
+    assert window.losses == {"tr": (4.0, 2), "az": (2.0, 1)}
+    assert loop.turns.decision == Decision("az", "turn", 0.5, {"az": 1.0})
+    finish(loop, until=10)
+    told = loop.turns.teacher.told[0]
+    assert (told.played, told.decision.arm) == ({"tr": 6, "az": 4}, "tr")
+
+
 def test_records_after_the_checkpoint_are_written_again_not_twice(tmp_path):
     loop = make_loop(tmp_path)
     with pytest.raises(RuntimeError):  # killed at step 9: records went on, the last checkpoint is of step 6
@@ -346,7 +389,9 @@ def test_a_damaged_newest_checkpoint_does_not_take_a_place_of_the_good_ones(tmp_
 
 def test_a_dev_loss_that_is_not_finite_is_neither_recorded_nor_saved(tmp_path):
     loop = make_loop(tmp_path)
-    loop.student.losses = lambda batches, smoothed=False: SentenceLosses(np.full(2, np.nan), np.full(2, 3))
+    loop.student.losses = lambda batches, smoothed=False, weights="raw": SentenceLosses(
+        np.full(2, np.nan), np.full(2, 3)
+    )
     with pytest.raises(NotFiniteError, match="a dev loss at step 5 is not a finite number"):
         finish(loop)
     loop.journal.close()

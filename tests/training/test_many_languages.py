@@ -16,7 +16,7 @@ SCRIPT = """
 import json, sys, time
 from pathlib import Path
 from rota import api
-from rota.bench.memory import peak
+from machine.memory import peak
 from rota.config import parse_config
 from rota.data.store import Store
 
@@ -63,7 +63,7 @@ def test_512_languages_start_and_take_steps_in_bounded_time_and_memory(tmp_path)
     api.prepare(parse_config(config), processes=1)
     command = [sys.executable, "-c", SCRIPT, json.dumps(config), str(tmp_path / "run"), str(STEPS)]
     # A process of its own: the memory of this one has been used by other tests.
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["step"] == STEPS

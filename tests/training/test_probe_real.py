@@ -6,10 +6,11 @@ import pytest
 from rota import api
 from rota.config import parse_config
 from rota.data.batches import make_stream
+from rota.measures import GroupLosses, JointLoss
 from rota.student.nmt import build_student
 from rota.training.devsets import DevSets
 from rota.training.probe import Probe
-from rota.types import Decision, Watch
+from rota.training.turns import Window
 
 VALUES = {
     "data": {
@@ -22,25 +23,26 @@ VALUES = {
 }
 
 
+GROUPS = GroupLosses(groups=10, sentences=4)
+
+
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory):
     folder = tmp_path_factory.mktemp("probe") / "data"
     config = parse_config({**VALUES, "data": {**VALUES["data"], "folder": str(folder)}})
     store = api.prepare(config)
     student = build_student(config.student, vocabulary=store.manifest.vocabulary, steps=100, seed=1)
-    sets = DevSets(store, config.teacher.measurements(), teacher_share=0.5, validate_tokens=500)
+    sets = DevSets(store, teacher_share=0.5, validate_tokens=500)
     return store, student, sets
 
 
 def observe(student, sets):
-    watches = Watch.PROTOTYPE | Watch.JOINT_LOSS
-    decision = Decision("lala", "test")
-    return Probe(student, sets).observe(1, decision, watches, played={"lala": 1}, train_loss=0.0)
+    return Probe(student, sets).read(1, [GROUPS, JointLoss()], Window((), {"lala": (0.0, 1)}))
 
 
 def test_packed_group_losses_equal_those_of_separate_passes(parts):
     store, student, sets = parts
-    packed = observe(student, sets).prototype
+    packed = observe(student, sets)[GROUPS]
     dev = store.split("dev")
     separate = []
     for arm in store.languages:

@@ -21,7 +21,8 @@ from pathlib import Path
 import torch._dynamo  # noqa: F401
 
 # What takes long to import, before the forks; torch imports the second of these when it makes an optimiser.
-import rota.runner  # noqa: F401
+import rota.training.distributed
+import rota.training.listeners  # noqa: F401
 from rota.cli import main
 
 

@@ -1,4 +1,7 @@
-"""Encoded sentences as memory-mapped arrays: four files a split, however many languages."""
+"""The data folder: encoded sentences as memory-mapped arrays, four files a split however many languages.
+
+``manifest.json`` says what the folder holds and what it was made from; it is written last.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,103 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import numpy as np
+from pydantic import ValidationError
 
-from rota.data.corpus import SPLITS, Pair, Split, read_lines
-from rota.data.manifest import PREPARE_AGAIN, Counts, Extent, InputFile, Manifest, StoredFile, sha256_of
+from rota.data.corpora.parallel import SPLITS, Pair, Split, read_lines
 from rota.data.subwords import Subwords
+from rota.files import damaged, fingerprint, read_json, sha256_of, write_json
+from rota.settings import Settings, explain
 from rota.types import Arm, Batch, IntArray
 
+FORMAT: Final = 1
+MANIFEST: Final = "manifest.json"
 SUBWORDS: Final = "subwords.json"
 SIDES: Final = ("source", "target")
+PREPARE_AGAIN: Final = "prepare the data again with --again"
+
+Counts = dict[Arm, dict[Split, dict[str, int]]]
+"""Pairs per language, split and reason of the cleaning; ``"kept"`` among the reasons."""
+
+
+class Extent(Settings):
+    """Where one language is in the arrays of a split."""
+
+    start: int  # its first sentence
+    sentences: int
+    source_tokens: int  # tags and ends of sentences included
+    target_tokens: int
+
+
+class StoredFile(Settings):
+    """A file of the folder itself."""
+
+    bytes: int
+    sha256: str
+
+
+class InputFile(StoredFile):
+    """A file that the data were made from, as it was then."""
+
+    modified: int  # nanoseconds since 1970
+    place: str = ""  # its path then, with all links resolved; empty if that was not recorded
+
+    @classmethod
+    def of(cls, path: Path) -> InputFile:
+        status = path.stat()
+        place = str(path.resolve())
+        return cls(bytes=status.st_size, sha256=sha256_of(path), modified=status.st_mtime_ns, place=place)
+
+    def is_still(self, path: Path) -> bool:
+        """Whether the content is the same; it is read only if the size is the same and the date or the path is not."""
+        status = path.stat()
+        if status.st_size != self.bytes:
+            return False
+        untouched = status.st_mtime_ns == self.modified and str(path.resolve()) == self.place
+        return untouched or sha256_of(path) == self.sha256
+
+
+class Manifest(Settings):
+    """The content of ``manifest.json``."""
+
+    format: int = FORMAT
+    languages: tuple[Arm, ...]
+    low_resource: tuple[Arm, ...]
+    target: str
+    vocabulary: int
+    splits: dict[Split, dict[Arm, Extent]]
+    cleaning: Counts
+    settings: dict[str, Any]
+    inputs: dict[str, InputFile]  # by the path that the config names, or that of the cache
+    files: dict[str, StoredFile]  # by path inside the folder
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the data: equal for equal arrays, texts and languages, wherever and whenever they were prepared."""
+        return fingerprint(
+            self.model_dump(mode="json", include={"format", "languages", "low_resource", "target", "files"})
+        )
+
+    def save(self, folder: Path) -> None:
+        write_json(folder / MANIFEST, self.model_dump(mode="json") | {"fingerprint": self.fingerprint})
+
+    @classmethod
+    def load(cls, folder: Path) -> Manifest:
+        path = folder / MANIFEST
+        try:
+            content = read_json(path, remedy=PREPARE_AGAIN)
+        except (FileNotFoundError, NotADirectoryError):
+            raise ValueError(f"{folder} holds no prepared data (no {MANIFEST}); run rota prepare first") from None
+        if content.get("format") != FORMAT:
+            theirs = f"{path} has format {content.get('format')!r}, this version of Rota reads {FORMAT}"
+            raise ValueError(f"{theirs}; prepare the data again, or use the version that made them")
+        recorded = content.pop("fingerprint", None)
+        try:
+            manifest = cls.model_validate(content)
+        except ValidationError as error:
+            raise damaged(path, explain(error, cls), PREPARE_AGAIN) from None
+        if manifest.fingerprint != recorded:
+            raise damaged(path, f"its fingerprint is not {recorded!r}", PREPARE_AGAIN)
+        return manifest
 
 
 @dataclass(frozen=True)
@@ -45,7 +137,7 @@ class Flat:
 
 @dataclass(frozen=True)
 class Side:
-    """One side of some sentences, not yet in any store: their tokens one after the other, and how many each has."""
+    """One side of some sentences that are not in a store yet: all tokens one after the other, and how many each has."""
 
     tokens: IntArray
     lengths: IntArray  # int32
@@ -67,7 +159,7 @@ class Sentences:
     def __init__(self, source: Flat, target: Flat, ranges: Mapping[Arm, tuple[int, int]]) -> None:
         self.source = source
         self.target = target
-        self._ranges = dict(ranges)
+        self.ranges = dict(ranges)
         self._languages = list(ranges)
         self._starts = np.array([start for start, _ in ranges.values()], dtype=np.int64)
 
@@ -76,25 +168,27 @@ class Sentences:
 
     def range(self, arm: Arm) -> tuple[int, int]:
         """First sentence of the language, and the one after its last."""
-        if arm not in self._ranges:
+        if arm not in self.ranges:
             raise ValueError(f"unknown language {arm!r}; the data have {', '.join(self._languages)}")
-        return self._ranges[arm]
+        return self.ranges[arm]
 
     def batch(self, arm: Arm, indices: IntArray) -> Batch:
-        """The sentences in the order given; for an arm that is no language, tokens are counted per language."""
+        """The sentences in the order given; for an arm that is not a language, tokens are counted per language."""
         source, source_lengths = self.source.gather(indices)
         target, target_lengths = self.target.gather(indices)
-        shares = {arm: len(target)} if arm in self._ranges else self._shares(indices, target_lengths)
-        return Batch(arm, source, source_lengths, target, target_lengths, shares)
+        by_language = self._tokens_by_language(arm, indices, target_lengths)
+        return Batch(arm, source, source_lengths, target, target_lengths, by_language)
 
     def outline(self, arm: Arm, indices: IntArray) -> Batch:
-        """The same batch with its sizes alone: what stands for the tokens takes no memory and is not read."""
+        """The same batch with sizes only: placeholders stand for the tokens, which are not read."""
         source_lengths, target_lengths = self.source.lengths(indices), self.target.lengths(indices)
         source, target = (np.broadcast_to(np.int64(0), sides.sum()) for sides in (source_lengths, target_lengths))
-        shares = {arm: len(target)} if arm in self._ranges else self._shares(indices, target_lengths)
-        return Batch(arm, source, source_lengths, target, target_lengths, shares)
+        by_language = self._tokens_by_language(arm, indices, target_lengths)
+        return Batch(arm, source, source_lengths, target, target_lengths, by_language)
 
-    def _shares(self, indices: IntArray, target_lengths: IntArray) -> dict[Arm, int]:
+    def _tokens_by_language(self, arm: Arm, indices: IntArray, target_lengths: IntArray) -> dict[Arm, int]:
+        if arm in self.ranges:
+            return {arm: int(target_lengths.sum())}
         language = np.searchsorted(self._starts, indices, side="right") - 1
         tokens = np.bincount(language, weights=target_lengths)
         return {self._languages[index]: int(tokens[index]) for index in np.flatnonzero(tokens)}
@@ -110,7 +204,7 @@ class Store:
 
     @classmethod
     def open(cls, folder: Path) -> Store:
-        """Checks that all files are there in their size; ``check`` reads them."""
+        """Checks that all files are there and have the right size; ``check`` reads them."""
         store = cls(folder, Manifest.load(folder))
         for name, recorded in store.manifest.files.items():
             path = folder / name
@@ -121,10 +215,10 @@ class Store:
         return store
 
     def check(self) -> None:
-        """Compare every file with its checksum; raises ``ValueError`` naming the first that differs."""
+        """Compares every file with its checksum; raises ``ValueError`` naming the first that differs."""
         for name, recorded in self.manifest.files.items():
             if sha256_of(self.folder / name) != recorded.sha256:
-                raise ValueError(f"{self.folder / name} is damaged (its checksum differs); {PREPARE_AGAIN}")
+                raise damaged(self.folder / name, "its checksum differs", PREPARE_AGAIN)
 
     @property
     def fingerprint(self) -> str:
@@ -251,7 +345,7 @@ class StoreWriter:
         settings: dict[str, Any],
         inputs: dict[str, InputFile],
     ) -> None:
-        """Close the arrays and write the manifest, which also lists whatever else lies in the folder."""
+        """Closes the arrays and writes the manifest, which also lists every other file in the folder."""
         files = {name: appender.close() for name, appender in self._open.items()}
         others = sorted(path for path in self.folder.rglob("*") if path.is_file() and path.name not in files)
         for path in others:

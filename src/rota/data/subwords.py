@@ -1,4 +1,4 @@
-"""One joint BPE for all languages: the only place that knows what an id means."""
+"""One joint BPE for all languages; only this file knows what an id means."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Subwords:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        # Without this, "</s>" in somebody's sentence would become the end of the sentence. It is not saved in the file.
+        # Without this, "</s>" in a sentence would become the end of the sentence. It is not saved in the file.
         self._tokenizer.encode_special_tokens = True
         added = tokenizer.get_added_tokens_decoder()
         self._tags: dict[Arm, int] = {
@@ -80,7 +80,7 @@ class Subwords:
             raise ValueError(f"{path} does not exist; prepare the data first") from None
         try:
             return cls(Tokenizer.from_str(text))
-        except Exception as error:  # tokenizers raises a bare Exception for whatever it cannot read
+        except Exception as error:  # tokenizers raises a bare Exception for anything that it cannot read
             raise ValueError(f"{path} is damaged ({error}); prepare the data again") from None
 
     @cached_property
@@ -131,7 +131,7 @@ def sample_lines(available: int, wanted: int, rng: np.random.Generator) -> IntAr
 
 
 def _raw_pipeline() -> tuple[Tokenizer, list[str]]:
-    """BPE over bytes: whatever the text, nothing is unknown and nothing is lost."""
+    """BPE over bytes: no text has unknown characters, and nothing is lost."""
     tokenizer = Tokenizer(models.BPE())
     # Not ByteLevel's own add_prefix_space: transformers' fast tokenizer would silently switch that off.
     tokenizer.normalizer = normalizers.Prepend(" ")

@@ -14,8 +14,7 @@ import torch
 from ruamel.yaml import YAML
 
 from rota.files import sha256_of
-from rota.student.devices import find_device
-from rota.student.hardware import memory_for
+from rota.student.hardware import find_device, memory_for
 
 DEFAULT: Final = "Unbabel/wmt22-comet-da"
 BATCH: Final = 32  # sentences, of similar length

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rota.data.corpus import Pair
-from rota.data.dev_parts import selection_places
+from rota.data.corpora.parallel import Pair
+from rota.data.division import selection_part
 from rota.data.store import Store
 from rota.evaluation.config import EvaluationConfig
 from rota.evaluation.metrics import groups, score
@@ -15,7 +15,7 @@ from rota.evaluation.translator import SELECTION_PART, Counter, Loader, Progress
 from rota.files import write_json
 from rota.runs import Run
 from rota.runs.standing import Model, Select
-from rota.student.decoding import EncoderCache
+from rota.student.search import EncoderCache
 from rota.types import Arm
 
 
@@ -120,8 +120,7 @@ def selection_pairs(store: Store, arms: Sequence[Arm], teacher_share: float) -> 
     """Dev sentences that the teacher of the run did not see, unless it was given all (``training.teacher_dev: 1``)."""
     everything = {arm: store.text("dev", arm) for arm in arms}
     return {
-        arm: [pairs[index] for index in selection_places(len(pairs), teacher_share)]
-        for arm, pairs in everything.items()
+        arm: [pairs[index] for index in selection_part(len(pairs), teacher_share)] for arm, pairs in everything.items()
     }
 
 

@@ -12,17 +12,15 @@ from typing import get_args
 import numpy as np
 import torch
 
-from rota.data.corpus import tidy
+from rota.data.corpora.parallel import tidy
 from rota.data.subwords import Subwords
 from rota.evaluation.config import EvaluationConfig
 from rota.files import write_atomically
 from rota.runs import Run
 from rota.runs.standing import Combine, Model, require_selected
 from rota.student.config import StudentConfig
-from rota.student.decoding import EncoderCache
-from rota.student.devices import find_device
-from rota.student.hardware import memory_for
-from rota.student.search import translate
+from rota.student.hardware import find_device, memory_for
+from rota.student.search import EncoderCache, translate
 from rota.student.transformer import Transformer
 from rota.types import Arm, IntArray
 

@@ -1,35 +1,45 @@
-"""What a person sees while a suite runs: a live table of all runs on a terminal, a line now and then elsewhere."""
+"""What a person sees of a suite: a live table while it runs; in advance, what there is and how long the rest takes."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
+from typing import Final
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from rota.experiments.runner import Entry
+from rota.experiments.jobs import REFUSED, Job, Pace, Status, check_sources, look, measure_pace, together
+from rota.experiments.queue import ANOTHER, Entry
+from rota.experiments.suite import Suite
 
 FIRST = ("running", "failed", "stopped", "waiting", "done")
-"""What is shown where not all rows fit."""
+"""The order of importance where not all rows fit."""
 
 STYLE = {"running": "bold", "failed": "red", "done": "green", "waiting": "dim", "stopped": "yellow"}
 LINES = 5
-"""Lines about the training of each run where there is no terminal."""
+"""Progress lines for each run where there is no terminal."""
+
+PACE_EVERY: Final = 30.0
+"""Seconds between two readings of the runs' timings."""
+
+NAMED: Final = 4
+"""At most so many runs are named with a reason that they share."""
 
 
 class Board:
-    """A context manager; ``changed`` and ``watch`` are what a runner calls."""
+    """A context manager; the queue calls ``changed`` and ``watch``."""
 
     def __init__(self, console: Console, title: str) -> None:
         self.console, self.title = console, title
         self.entries: Sequence[Entry] = ()
         self.time_left: Callable[[], float | None] = lambda: None
-        self._told: dict[str, int] = {}  # fifths of each run that there was a line about
+        self._told: dict[str, int] = {}  # fifths of each run that have been reported
         self._live = Live(get_renderable=self.render, console=console, refresh_per_second=1, transient=False)
 
     def __enter__(self) -> Board:
@@ -75,7 +85,7 @@ class Board:
         return Group(Text(self.title, style="bold"), self._table(), Text(self.summary()))
 
     def summary(self) -> str:
-        """How many are in which state, and when all will be over."""
+        """How many are in which state, and the time left."""
         counts = Counter(entry.doing for entry in self.entries)
         parts = [f"{counts[doing]} {doing}" for doing in ("done", "running", "waiting", "failed", "stopped")]
         found = ", ".join(part for part in parts if not part.startswith("0 "))
@@ -123,3 +133,71 @@ def clock(seconds: float) -> str:
     if seconds < 90 * 60:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.0f} days"
+
+
+def time_left(entries: Sequence[Entry], at_once: int) -> Callable[[], float | None]:
+    """A function that gives the seconds until all jobs are over; it rereads the records now and then."""
+    looked = -PACE_EVERY
+    pace = Pace({}, None)
+
+    def left() -> float | None:
+        nonlocal looked, pace
+        if time.monotonic() - looked >= PACE_EVERY:
+            looked = time.monotonic()
+            begun = [Status("partial" if entry.step else entry.status.state, entry.step) for entry in entries]
+            pace = measure_pace([entry.job for entry in entries], begun)
+        open_ = [entry for entry in entries if not entry.over]
+        seconds = [pace.seconds(entry.job, Status("partial", entry.step)) for entry in open_]
+        return together(seconds, at_once) if open_ else None
+
+    return left
+
+
+def overview(suite: Suite, jobs: Sequence[Job], out: Path, *, at_once: int) -> Group:
+    """Every run as done, partial or missing, what is refused and why, and an estimate; nothing is touched."""
+    check_sources(jobs, out)
+    statuses = [look(job) for job in jobs]
+    pace = measure_pace(jobs, statuses)
+    seconds = [pace.seconds(job, status) for job, status in zip(jobs, statuses, strict=True)]
+    table = Table(box=None, padding=(0, 2), show_edge=False)
+    for name in ("row", "seed", "state", "time left"):
+        table.add_column(name, justify="left" if name in ("row", "state") else "right", no_wrap=True)
+    table.columns[0].min_width = max(len(job.row) for job in jobs)  # a truncated name may be that of another row
+    for job, status, left in zip(jobs, statuses, seconds, strict=True):
+        table.add_row(job.row, str(job.seed), _state(job, status), clock(left) if left else "")
+    title = Text(f"{suite.name} in {out}: {_counts(statuses)}", style="bold")
+    refused = [Text(line) for line in _refusals(jobs, statuses)]
+    return Group(title, table, *refused, _total(seconds, pace, at_once, others=bool(refused)))
+
+
+def _state(job: Job, status: Status) -> str:
+    if status.state == "partial":
+        return f"partial (step {status.step:,} of {job.config.training.steps:,})"
+    return {"trained": "trained, not scored", "another": "another run"}.get(status.state, status.state)
+
+
+def _refusals(jobs: Sequence[Job], statuses: Sequence[Status]) -> Iterator[str]:
+    """A line for each reason why runs are refused, with their names: many share one."""
+    names: dict[str, list[str]] = {}
+    for job, status in zip(jobs, statuses, strict=True):
+        if status.state in REFUSED:
+            why = f"another run: {status.why}; {ANOTHER}" if status.state == "another" else status.why
+            names.setdefault(why, []).append(job.name)
+    for why, found in names.items():
+        more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+        yield f"{', '.join(found[:NAMED])}{more}: {why}"
+
+
+def _counts(statuses: Sequence[Status]) -> str:
+    states = [status.state for status in statuses]
+    found = [f"{states.count(state)} {state}" for state in ("done", "trained", "partial", "missing", *REFUSED)]
+    return f"{len(states)} {'run' if len(states) == 1 else 'runs'}, " + ", ".join(
+        part for part in found if not part.startswith("0 ")
+    )
+
+
+def _total(seconds: Sequence[float], pace: Pace, at_once: int, *, others: bool) -> Text:
+    if not any(seconds):
+        return Text(f"Nothing {'else ' if others else ''}is left to do.")
+    total = together(seconds, at_once)
+    return Text(f"About {clock(total)} with {at_once} at a time ({clock(sum(seconds))} in all), {pace.source}.")

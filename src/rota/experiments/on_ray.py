@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from rota.experiments.jobs import Job
-from rota.experiments.process import LOG, LocalWork
+from rota.experiments.queue import LocalWork
 
 STOP = ".stop"
 """A file in the run folder that asks a run on another machine to save and end."""
 
-PAUSE = 0.5  # seconds between two looks of a task at its process
+PAUSE = 0.5  # seconds between two polls of a task's process
 
 
 def connect() -> Any:
@@ -41,10 +41,10 @@ def cluster_jobs(threads: int) -> int:
 
 
 def carry_out(job: Job, trained: bool, threads: int, folder: str) -> int:
-    """The task: does on its machine what a local run does here. Gives the exit code."""
+    """The task: does on its machine what a local run does here, and returns the exit code."""
     os.chdir(folder)  # paths of a config may be relative
     stop, asked = job.folder / STOP, False
-    if stop.exists():  # while it waited for room
+    if stop.exists():  # while it waited for a free core
         return 1
     work = LocalWork(job, trained=trained, threads=threads)
     while (code := work.poll()) is None:
@@ -56,12 +56,12 @@ def carry_out(job: Job, trained: bool, threads: int, folder: str) -> int:
 
 
 class RayWork:
-    """A job that waits for room in the cluster, or runs there."""
+    """A job that waits for free cores in the cluster, or runs there."""
 
     def __init__(self, job: Job, *, trained: bool, threads: int) -> None:
         self._ray, self._job = connect(), job
         (job.folder / STOP).unlink(missing_ok=True)
-        # Ray does not try again what died with its machine: the next rota compare goes on from its checkpoint.
+        # No retries for a task that died with its machine: the next rota compare resumes from its checkpoint.
         task = self._ray.remote(num_cpus=threads, max_retries=0)(carry_out)
         self._task = task.remote(job, trained, threads, str(Path.cwd()))
 
@@ -82,12 +82,12 @@ class RayWork:
         (self._job.folder / STOP).touch()
 
     def kill(self) -> None:
-        """The worker is ended; its process is told by the system, and saves."""
+        """Ends the worker; the kernel then signals its process, which saves."""
         self._ray.cancel(self._task, force=True)
 
     def _note(self, error: Exception) -> None:
-        """What Ray says goes to the log of the run, where one looks for it."""
+        """Ray's message goes to the log of the run, where people look for it."""
         self._job.folder.mkdir(parents=True, exist_ok=True)
-        with (self._job.folder / LOG).open("a", encoding="utf-8") as log:
+        with self._job.run.log_path.open("a", encoding="utf-8") as log:
             lines = [line for line in str(error).splitlines() if line.strip()]
             log.write(f"Ray: {lines[-1] if lines else type(error).__name__}\n")

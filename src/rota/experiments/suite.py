@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationError, field_validator
 
 from rota.config import read_yaml
-from rota.experiments.scale import Scale, scaled
-from rota.experiments.values import Values, filled, merged
+from rota.experiments.scale import Scale, Values, merged, scaled
 from rota.settings import ConfigError, Settings, explain
 
 Table = Literal["main", "tscl", "dqn", "control", "other"]
@@ -40,7 +39,7 @@ class Row(Settings):
 
 
 def parse_seeds(value: Any) -> Any:
-    """``5`` is the seeds 1 to 5, ``"1,2,3"`` and ``[1, 2, 3]`` are these three."""
+    """``5`` means the seeds 1 to 5; ``"1,2,3"`` and ``[1, 2, 3]`` mean these three."""
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()] if "," in value else value.strip()
     if isinstance(value, list | tuple):
@@ -61,11 +60,11 @@ def _seed(value: Any, written: Any) -> int:
 
 
 def check_name(value: Any) -> Any:
-    """Rows and suites are folders: ``..`` would be the one above."""
+    """Rows and suites are names of folders, so ``..`` is refused."""
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no text; write the name in quotes: {str(value)!r}")
+        raise ValueError(f"{value!r} is not text; write the name in quotes: {str(value)!r}")
     if not NAME.fullmatch(value):
-        raise ValueError(f"{value!r} is no name; use letters, digits, '-', '_' and '.', a letter or digit first")
+        raise ValueError(f"{value!r} is not a name; use letters, digits, '-', '_' and '.', a letter or digit first")
     return value
 
 
@@ -79,6 +78,19 @@ def check_own(key: str, place: str) -> None:
 
 Name = Annotated[str, BeforeValidator(check_name)]
 Seeds = Annotated[tuple[int, ...], BeforeValidator(parse_seeds)]
+
+
+def _filled(value: Any, places: Mapping[str, str]) -> Any:
+    """Every text with its placeholders filled in; other braces, as in a pattern of files, stay."""
+    if isinstance(value, str):
+        for place, text in places.items():
+            value = value.replace(place, text)
+        return value
+    if isinstance(value, Mapping):
+        return {key: _filled(inner, places) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_filled(inner, places) for inner in value]
+    return value
 
 
 class Suite(Settings):
@@ -115,10 +127,11 @@ class Suite(Settings):
         values = merged(values, self.over)
         own = f"{self.name}-{row}" if "data" in changed else self.name
         values["data"] = {"folder": f"prepared/{own}", **(values.get("data") or {})}
-        return filled(values, {"{runs}": str(runs), "{seed}": str(seed)})
+        result: Values = _filled(values, {"{runs}": str(runs), "{seed}": str(seed)})
+        return result
 
     def choose(self, wanted: str | None) -> list[str]:
-        """The rows that a list such as ``main,dqn-tau-*`` names, in the order of the suite."""
+        """The rows named by a list such as ``main,dqn-tau-*``, in the order of the suite."""
         parts = [part.strip() for part in ("default" if wanted is None else wanted).split(",") if part.strip()]
         if not parts:
             raise ValueError(f"--rows {wanted!r} names no row; suite {self.name!r} has {', '.join(self.rows)}")

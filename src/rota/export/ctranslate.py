@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 import torch
 
-from rota.data.corpus import tidy
+from rota.data.corpora.parallel import tidy
 from rota.data.subwords import BOS, EOS, SPECIALS, UNK, Subwords
 from rota.student.search import MAX_LENGTH
 from rota.student.transformer import FIRST_POSITION, DecoderLayer, EncoderLayer, Transformer, sinusoids

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from safetensors.torch import save_file
 
-from rota.data.corpus import tidy
+from rota.data.corpora.parallel import tidy
 from rota.data.subwords import SPECIALS
 from rota.evaluation.config import EvaluationConfig
 from rota.files import write_json
-from rota.student.config import StudentConfig
+from rota.student.config import Shape, StudentConfig
 from rota.student.search import MAX_LENGTH
-from rota.student.transformer import BOS, DECODER_START, EOS, PAD, Shape, Transformer, to_m2m100
+from rota.student.transformer import BOS, DECODER_START, EOS, PAD, Transformer, to_m2m100
 
 POSITIONS: Final = MAX_LENGTH + 1
 

@@ -1,7 +1,7 @@
-"""The student: a Transformer, how it learns, and how it translates."""
+"""The student: a Transformer, how it learns, how it is measured, and how it translates.
 
-from rota.student.config import StudentConfig
-from rota.student.nmt import NMT, NotFiniteError, build_student
-from rota.student.transformer import Transformer
-
-__all__ = ["NMT", "NotFiniteError", "StudentConfig", "Transformer", "build_student"]
+Data flow: ``nmt`` cuts batches into ``pieces`` that fit into memory, puts them on the device that ``hardware`` found,
+and runs them through ``transformer``, whose costly parts are ``kernels``; the gradients change the weights as
+``config`` says, and ``average`` follows. Probes get losses and opaque ``gradients``; ``search`` translates. No module
+here knows of teachers; this one imports nothing, so that settings can be read without torch.
+"""

@@ -1,22 +1,69 @@
-"""How large the student is and how it learns: its settings and the learning-rate schedule."""
+"""How large the student is and how it learns: its settings and the learning-rate schedule. No torch."""
 
 from __future__ import annotations
 
+import logging
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from rota.settings import Count, Duration, DurationField, Settings
-from rota.student.transformer import Shape
+
+logger = logging.getLogger(__name__)
 
 PRESETS: Final = {"tiny": (2, 128, 4, 512), "small": (3, 256, 4, 1024), "base": (6, 512, 8, 2048)}
 """Layers per side, width, heads, feed-forward width."""
 
 
+@dataclass(frozen=True)
+class Shape:
+    """How large a network is."""
+
+    vocabulary: int
+    encoder_layers: int
+    decoder_layers: int
+    width: int
+    heads: int
+    feedforward: int
+    tie_embeddings: bool = True  # the output projection is the embedding matrix; both sides always share theirs
+
+    def __post_init__(self) -> None:
+        if self.width % self.heads or self.width % 2 or self.width < 4:
+            raise ValueError(
+                f"width {self.width} with {self.heads} heads: choose an even width that the number of heads divides"
+            )
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A rate that rises linearly to ``peak`` at step ``warmup`` and then falls.
+
+    It falls with the inverse square root of the step, or, if ``end`` is given, linearly to 0 just after step ``end``.
+    """
+
+    peak: float
+    warmup: int  # 0 and 1 mean the same: the first step has the highest rate
+    end: int | None = None
+
+    @classmethod
+    def from_scale(cls, scale: float, *, width: int, warmup: int, end: int | None = None) -> Schedule:
+        return cls(peak=scale * (width * max(warmup, 1)) ** -0.5, warmup=warmup, end=end)
+
+    def __call__(self, step: int) -> float:
+        """The learning rate of the given update; the first one is 1."""
+        warmup = max(self.warmup, 1)
+        if step <= warmup:
+            return self.peak * step / warmup
+        if self.end is None:
+            return self.peak * math.sqrt(warmup / step)
+        return self.peak * max(0.0, (self.end + 1 - step) / (self.end + 1 - warmup))
+
+
 class LearningRate(Settings):
-    """How high the rate rises; exactly one of the two is given.
+    """How high the rate rises, by exactly one of ``scale`` and ``peak``, and how it falls.
 
     ``scale`` is the factor of Vaswani et al. and of OpenNMT-py's ``noam``: the rate is ``scale * width ** -0.5 *
     min(step ** -0.5, step * warmup ** -1.5)``. ``peak`` is the rate at the end of the warm-up, whatever the width.
@@ -57,7 +104,24 @@ class StudentConfig(Settings):
     precision: Literal["float32", "tf32", "bf16"] = "float32"  # tf32: on CUDA, as float32 elsewhere
     device: str = "auto"
     piece_tokens: Count | None = Field(default=None, ge=1)  # run at once; None: 1.5k on a CPU, elsewhere a batch
-    compile: bool = False  # the feed-forward blocks through torch.compile, which takes a minute first
+    average: float | None = Field(default=None, gt=0, lt=1)  # decay of averaged weights kept beside the others
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_compile(cls, values: Any) -> Any:
+        """Version 0.1 had ``compile``, which changed no result: configs and runs that name it are still read."""
+        if not isinstance(values, Mapping) or "compile" not in values:
+            return values
+        if values["compile"]:
+            logger.warning("student.compile no longer exists and is ignored; delete it from the config")
+        return {key: value for key, value in values.items() if key != "compile"}
+
+    @model_serializer(mode="wrap")
+    def _as_version_0_1_wrote_it(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """With its ``compile``, and later settings only where used: fingerprints of configs stay what they were."""
+        written: dict[str, Any] = write(self)
+        average = written.pop("average", None)
+        return written | {"compile": False} | ({} if average is None else {"average": average})
 
     @model_validator(mode="after")
     def _buildable(self) -> StudentConfig:
@@ -66,8 +130,22 @@ class StudentConfig(Settings):
             raise ValueError(f"betas {self.betas} must lie between 0 and 1; the paper has 0.9 and 0.998")
         return self
 
+    @property
+    def dropout_of_attention(self) -> float:
+        """Dropout of the attention weights."""
+        return self.dropout if self.attention_dropout is None else self.attention_dropout
+
+    def schedule(self, steps: int) -> Schedule:
+        """The learning rate of a run of so many steps."""
+        rate, warmup = self.learning_rate, self.lr_warmup.steps(steps)
+        end = steps if rate.decay == "linear" else None
+        if rate.peak is not None:
+            return Schedule(rate.peak, warmup, end)
+        assert rate.scale is not None
+        return Schedule.from_scale(rate.scale, width=self.shape(vocabulary=4).width, warmup=warmup, end=end)
+
     def shape(self, vocabulary: int) -> Shape:
-        """The preset with what is overridden in its place."""
+        """The sizes of the preset, unless overridden."""
         layers, width, heads, feedforward = PRESETS[self.preset]
         layers = self.layers or layers
         return Shape(
@@ -79,28 +157,3 @@ class StudentConfig(Settings):
             feedforward=self.feedforward or feedforward,
             tie_embeddings=self.tie_embeddings,
         )
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """A rate that rises linearly to ``peak`` at step ``warmup`` and then falls.
-
-    It falls with the inverse square root of the step, or, if ``end`` is given, linearly to 0 just after step ``end``.
-    """
-
-    peak: float
-    warmup: int  # 0 and 1 mean the same: the first step has the highest rate
-    end: int | None = None
-
-    @classmethod
-    def from_scale(cls, scale: float, *, width: int, warmup: int, end: int | None = None) -> Schedule:
-        return cls(peak=scale * (width * max(warmup, 1)) ** -0.5, warmup=warmup, end=end)
-
-    def __call__(self, step: int) -> float:
-        """The learning rate of the given update; the first one is 1."""
-        warmup = max(self.warmup, 1)
-        if step <= warmup:
-            return self.peak * step / warmup
-        if self.end is None:
-            return self.peak * math.sqrt(warmup / step)
-        return self.peak * max(0.0, (self.end + 1 - step) / (self.end + 1 - warmup))

@@ -1,37 +1,53 @@
-"""The student as the loop sees it: network, optimiser and learning-rate schedule behind ``update`` and ``losses``."""
+"""The student as loop and probes see it: network, optimiser and schedule behind ``update``, ``losses``, ``gradient``.
+
+R numbers for each token, N target tokens of a piece, D model width.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Final
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rota.student import varlen
-from rota.student.compiled import compile_blocks
+from rota.measures import Weights
+from rota.student.average import MovingAverage
 from rota.student.config import Schedule, StudentConfig
-from rota.student.devices import find_device
-from rota.student.dropout import Noise
-from rota.student.hardware import OTHER_DEVICE, allow_tf32, keep_memory, memory_for
-from rota.student.laid_out import LaidOut, lay_out
-from rota.student.loss import smoothed_loss, token_losses
-from rota.student.packs import join, pack_too_large, packs, pieces, pieces_too_large, take
-from rota.student.team import Team
-from rota.student.transformer import UNK, Shape, Transformer
-from rota.types import Batch, FloatArray, SentenceLosses, State
+from rota.student.gradients import NetworkGradient
+from rota.student.hardware import OTHER_DEVICE, allow_tf32, find_device, keep_memory, memory_for
+from rota.student.kernels.attention import suits_varlen
+from rota.student.kernels.dropout import Noise
+from rota.student.kernels.loss import examined_tokens, smoothed_loss, token_losses, uncertain_tokens
+from rota.student.pieces import LaidOut, join, lay_out, packs, pieces, take
+from rota.student.transformer import EOS, UNK, Transformer
+from rota.team import Team
+from rota.types import (
+    Batch,
+    Examined,
+    FloatArray,
+    Gradient,
+    Projection,
+    SentenceLosses,
+    State,
+    Uncertainty,
+)
+
+TokenMeasure = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""R x N numbers from N x D decoder states, the output matrix and N targets."""
 
 EVALUATION_TOKENS: Final = 1_000
-"""Target tokens that :meth:`NMT.losses` runs through the network at once: on a CPU, longer packs only add padding."""
+"""Target tokens that are measured at once: on a CPU, longer packs only add padding."""
 
 EVALUATION_TOKENS_ELSEWHERE: Final = 16_000
-"""The same on an accelerator, which wants large packs."""
+"""The same on an accelerator, where large packs are faster."""
 
 TRAINING_TOKENS: Final = 1_500
-"""Target tokens, about, that :meth:`NMT.update` runs forward and back at once on a CPU, unless told otherwise."""
+"""Target tokens, about, that run forward and backward at once on a CPU, unless configured."""
 
 
 class NotFiniteError(ArithmeticError):
@@ -40,89 +56,49 @@ class NotFiniteError(ArithmeticError):
 
 def build_student(config: StudentConfig, *, vocabulary: int, steps: int, seed: int, team: Team | None = None) -> NMT:
     """A student with fresh weights; ``steps`` is the length of the run, of which the warm-up may be a share."""
-    shape = config.shape(vocabulary)
-    warmup = config.lr_warmup.steps(steps)
-    rate = config.learning_rate
-    end = steps if rate.decay == "linear" else None
-    if rate.peak is not None:
-        schedule = Schedule(rate.peak, warmup, end)
-    else:
-        assert rate.scale is not None
-        schedule = Schedule.from_scale(rate.scale, width=shape.width, warmup=warmup, end=end)
     device = find_device(config.device)
     allow_tf32(device, allowed=config.precision != "float32")
     if device.type == "cpu":
         keep_memory()
-    with memory_for(lambda: _student_too_large(shape)):
-        network = Transformer(shape, torch.Generator().manual_seed(_mixed_seed(seed, 0, 0))).to(device)
-        if config.compile:
-            compile_blocks(network)
-        return NMT(
-            network,
-            seed=seed,
-            schedule=schedule,
-            dropout=config.dropout,
-            attention_dropout=config.dropout if config.attention_dropout is None else config.attention_dropout,
-            word_dropout=config.word_dropout,
-            label_smoothing=config.label_smoothing,
-            betas=config.betas,
-            clip_norm=config.clip_norm,
-            bf16=config.precision == "bf16",
-            piece_tokens=config.piece_tokens,
-            team=team,
-        )
-
-
-def _student_too_large(shape: Shape) -> str:
-    """For whoever has no memory for a student, its gradients and moments, even before the first batch."""
-    with torch.device("meta"):
-        weights = sum(parameter.numel() for parameter in Transformer(shape).parameters())
-    size = f"{weights / 1e6:,.1f} million weights, {16 * weights / 1e9:,.1f} GB with gradients and moments"
-    return f"building a student of {size}; this needs {OTHER_DEVICE}."
+    with memory_for(lambda: f"building the student; this needs {OTHER_DEVICE}."):
+        generator = torch.Generator().manual_seed(_mixed_seed(seed, 0, 0))
+        network = Transformer(config.shape(vocabulary), generator).to(device)
+        return NMT(network, config, seed=seed, schedule=config.schedule(steps), team=team)
 
 
 class NMT:
-    """Implements :class:`rota.types.Student`."""
+    """Implements :class:`rota.types.ProbedStudent`."""
 
     def __init__(
-        self,
-        network: Transformer,
-        *,
-        seed: int,
-        schedule: Schedule,
-        dropout: float = 0.3,
-        attention_dropout: float = 0.3,
-        word_dropout: float = 0.0,
-        label_smoothing: float = 0.1,
-        betas: tuple[float, float] = (0.9, 0.998),
-        clip_norm: float = 5.0,
-        bf16: bool = False,
-        piece_tokens: int | None = None,
-        team: Team | None = None,
+        self, network: Transformer, config: StudentConfig, *, seed: int, schedule: Schedule, team: Team | None = None
     ) -> None:
-        self.network = network
+        self.network, self.config, self.schedule = network, config, schedule
+        self.step = 0
+        self._seed = seed
         self._team = team or Team()
         self._replica = self._team.replicate(network)
-        self.step = 0
-        self.schedule, self.clip_norm, self.label_smoothing = schedule, clip_norm, label_smoothing
-        self._dropout, self._attention_dropout, self._word_dropout = dropout, attention_dropout, word_dropout
-        self._seed, self._bf16, self._piece_tokens = seed, bf16, piece_tokens
         # OpenNMT-py's epsilon.
-        self._optimiser = torch.optim.Adam(network.parameters(), lr=0.0, betas=betas, eps=1e-9, fused=True)
+        self._optimiser = torch.optim.Adam(network.parameters(), lr=0.0, betas=config.betas, eps=1e-9, fused=True)
         self._start_moments()
         self._ahead: tuple[Batch, LaidOut] | None = None  # a batch of the next update, and its first piece laid out
+        self._average: MovingAverage | None = None
+        self._direction: NetworkGradient | None = None
+        self.gradient_norm: float | None = None
+        self.projection: Projection | None = None
+        if config.average is not None:
+            self.keep_average(config.average)
 
     @memory_for(lambda: f"clipping gradients or changing weights; this needs {OTHER_DEVICE}.")
     def update(self, batches: Sequence[Batch], draw_next: Callable[[], Sequence[Batch]] = list) -> float:
         """One optimiser step on the mean loss per token of all batches; returns the loss without smoothing.
 
-        Several processes are given the same batches in step; each reads those that are its own. ``draw_next``: the
-        batches of the next update, if they are known. They are asked for, and set on their way, while a GPU computes.
+        Several processes are given the same batches in step; each reads those that are its own. ``draw_next`` gives
+        the batches of the next update, if they are known: it is called, and they are laid out, while a GPU computes.
         """
         tokens = sum(batch.tokens for batch in batches)
         self.network.zero_grad(set_to_none=True)
         mine = [number for number in range(len(batches)) if self._team.owns(number)]
-        with memory_for(lambda: pieces_too_large(batches, self.tokens_at_once)):
+        with memory_for(lambda: self._too_large("training on", batches)):
             sums = [
                 self._backward(piece, (number, turn), tokens, last=(number, left) == (mine[-1], 0))
                 for number in mine
@@ -133,39 +109,117 @@ class NMT:
                 self._backward(sentence, (0, 0), tokens, last=True, weight=0.0)
         gradients = [parameter.grad for parameter in self.network.parameters() if parameter.grad is not None]
         norm = torch.stack(torch._foreach_norm(gradients)).norm()
+        along = None if self._direction is None else self._direction.dot_with(gradients)
         self._expect(draw_next())
         # Only now: reading a number waits for the device, which computes while we lay out the next batch.
         summed = np.array([math.fsum(float(value) for value in sums)])
         loss = float(self._team.add_up(summed)[0]) / tokens
-        self._clip(gradients, loss, float(norm))
+        self.gradient_norm = float(norm)
+        self.projection = None if along is None else Projection(float(along), self.gradient_norm)
+        self._clip(gradients, loss, self.gradient_norm)
         self.step += 1
         self._optimiser.param_groups[0]["lr"] = self.schedule(self.step)
         self._optimiser.step()
+        if self._average is not None:
+            self._average.update(self.network)
         return loss
 
-    def losses(self, batches: Sequence[Batch], *, smoothed: bool = False) -> SentenceLosses:
+    def losses(self, batches: Sequence[Batch], *, smoothed: bool = False, weights: Weights = "raw") -> SentenceLosses:
         """Cross-entropy per sentence in evaluation mode, in the order given; leaves no trace.
 
         ``smoothed``: with the label smoothing of training. Several processes divide the sentences among them.
         """
-        smoothing = self.label_smoothing if smoothed else 0.0
+        joint, smoothing = join(batches), self.config.label_smoothing if smoothed else 0.0
+        measure = partial(token_losses, label_smoothing=smoothing)
+        ((sums,),) = self._measure(joint, lambda *given: measure(*given)[None], 1, weights)
+        return SentenceLosses(sums, joint.target_lengths)
+
+    def examine(
+        self, batches: Sequence[Batch], *, temperatures: Sequence[float] = (), weights: Weights = "raw"
+    ) -> Examined:
+        """Losses, correct tokens, and losses at these softmax temperatures, in one pass; leaves no trace."""
+        joint, measure = join(batches), partial(examined_tokens, temperatures=temperatures)
+        ((sums, correct, *others),) = self._measure(joint, measure, 2 + len(temperatures), weights)
+        at_temperatures = np.array(others).reshape(len(temperatures), joint.sentences)
+        return Examined(sums, joint.target_lengths, correct.astype(np.int64), at_temperatures)
+
+    def dropout_samples(
+        self, batches: Sequence[Batch], *, samples: int, seed: int, weights: Weights = "raw"
+    ) -> FloatArray:
+        """(samples, sentences): cross-entropy with the dropout of training, except that of words; leaves no trace."""
+        sums = self._measure(join(batches), lambda *given: token_losses(*given)[None], 1, weights, samples, seed)
+        return sums[:, 0]
+
+    def uncertainty(
+        self, batches: Sequence[Batch], *, samples: int, seed: int, weights: Weights = "raw"
+    ) -> Uncertainty:
+        """What :class:`Uncertainty` lists, with the same dropout; leaves no trace."""
+
+        def measure(states_ND: Tensor, output_VD: Tensor, target_N: Tensor) -> Tensor:
+            losses_N, probabilities_N, entropies_N, best_N = uncertain_tokens(states_ND, output_VD, target_N)
+            at_end_N = entropies_N * (target_N == EOS)
+            return torch.stack([losses_N, probabilities_N, entropies_N, at_end_N, best_N, best_N.square()])
+
         joint = join(batches)
-        sums = np.zeros(joint.sentences)
-        budget = EVALUATION_TOKENS if self.network.device.type == "cpu" else EVALUATION_TOKENS_ELSEWHERE
-        budget = min(budget, self._piece_tokens or budget, math.ceil(joint.tokens / self._team.size))
-        with torch.inference_mode(), memory_for(lambda: pack_too_large(joint, budget)):
-            for number, rows in enumerate(packs(joint, budget)):
-                if self._team.owns(number):
-                    sums[rows] = self._sentence_losses(take(joint, rows), smoothing)
-        return SentenceLosses(self._team.add_up(sums), joint.target_lengths)
+        sums = self._measure(joint, measure, 6, weights, samples, seed)
+        return Uncertainty(joint.target_lengths, *sums.swapaxes(0, 1))
+
+    def source_norms(self, batches: Sequence[Batch]) -> FloatArray:
+        """(sentences,): norms of the embeddings of all source tokens, summed over each sentence."""
+        joint = join(batches)
+        norms_V = self.network.embedding.weight.detach().norm(dim=1).double().cpu().numpy()
+        sums: FloatArray = np.add.reduceat(
+            norms_V[joint.source], np.cumsum(joint.source_lengths) - joint.source_lengths
+        )
+        return sums
+
+    def embedding_norm(self) -> float:
+        """Frobenius norm of the embedding matrix."""
+        return float(self.network.embedding.weight.detach().norm())
+
+    def gradient(self, batches: Sequence[Batch], *, weights: Weights = "raw", smoothed: bool = False) -> Gradient:
+        """Of the mean loss per token in evaluation mode, sentences weighted as in :meth:`update`; leaves no trace."""
+        joint, network = join(batches), self._network(weights)
+        parameters = list(network.parameters())
+        smoothing = self.config.label_smoothing if smoothed else 0.0
+        total: list[Tensor] = []
+        with memory_for(lambda: self._too_large("computing a gradient of", [joint])):
+            for _, _, batch in pieces(joint, self.tokens_at_once):
+                piece = self._lay_out(batch, training=False)
+                loss, _ = self._loss(network, network, piece, None, smoothing)
+                # Unlike backward(), this leaves the gradients of the parameters alone.
+                found = torch.autograd.grad(loss / joint.tokens, parameters)
+                if total:
+                    torch._foreach_add_(total, found)
+                else:
+                    total = list(found)
+        return NetworkGradient(total, self._adams_denominators)
+
+    def follow(self, direction: Gradient | None) -> None:
+        """From now on every update computes the dot product of its gradient, before clipping, with this direction."""
+        assert direction is None or isinstance(direction, NetworkGradient)
+        self._direction = direction
+
+    def keep_average(self, decay: float) -> None:
+        """From now on keeps a moving average of the weights; does nothing if one is kept already."""
+        if self._average is None:
+            self._average = MovingAverage(self.network, decay)
 
     def state_dict(self) -> State:
-        """Weights and moments, by name. The tensors are the living ones: write them before the next update."""
+        """Weights, moments and what else updates use, by name; tensors are not copies: write before the next update.
+
+        The direction is with the moments, because only a run that goes on needs either.
+        """
         moments: dict[str, dict[str, Tensor]] = {key: {} for key in ("exp_avg", "exp_avg_sq")}
         for name, parameter in self.network.named_parameters():
             for key, tensors in moments.items():
                 tensors[name] = self._optimiser.state[parameter][key]
-        return {"network": dict(self.network.state_dict()), "optimiser": moments, "step": self.step}
+        state = {"network": dict(self.network.state_dict()), "optimiser": moments, "step": self.step}
+        if self._direction is not None:
+            moments["direction"] = dict(zip(self._names(), self._direction.tensors, strict=True))
+        if self._average is not None:
+            state |= self._average.state_dict()
+        return state
 
     def load_state_dict(self, state: State) -> None:
         self.network.load_state_dict(state["network"])
@@ -175,6 +229,33 @@ class NMT:
             moments["step"].fill_(self.step)
             for key in ("exp_avg", "exp_avg_sq"):
                 moments[key].copy_(state["optimiser"][key][name])
+        direction, device = state["optimiser"].get("direction"), self.network.device
+        tensors = None if direction is None else [direction[name].to(device) for name in self._names()]
+        self._direction = None if tensors is None else NetworkGradient(tensors, self._adams_denominators)
+        self.gradient_norm = self.projection = None
+        if self._average is not None:
+            self._average.load_state_dict(state)
+
+    def _names(self) -> list[str]:
+        return [name for name, _ in self.network.named_parameters()]
+
+    def _network(self, weights: Weights) -> Transformer:
+        if weights == "raw":
+            return self.network
+        if self._average is None:
+            raise ValueError("no averaged weights are kept; write for example student.average: 0.99")
+        return self._average.network
+
+    def _adams_denominators(self) -> list[Tensor] | None:
+        """What Adam divides by at the present step; infinite where no gradient was ever seen, so that those are 0."""
+        if self.step == 0:
+            return None
+        group = self._optimiser.param_groups[0]
+        correction = math.sqrt(1 - group["betas"][1] ** self.step)
+        squares = [self._optimiser.state[parameter]["exp_avg_sq"] for parameter in self.network.parameters()]
+        denominators = torch._foreach_div(torch._foreach_sqrt(squares), correction)
+        torch._foreach_add_(denominators, group["eps"])
+        return [each.masked_fill_(square == 0, math.inf) for each, square in zip(denominators, squares, strict=True)]
 
     def _start_moments(self) -> None:
         """What Adam would create at its first step, created now, so that every state has the same form."""
@@ -186,50 +267,97 @@ class NMT:
             }
 
     def _pieces(self, batch: Batch) -> Iterator[tuple[int, int, LaidOut]]:
-        """The pieces of a batch, laid out one by one; the first may be so already."""
+        """The pieces of a batch, laid out one by one; the first one may have been laid out ahead."""
         ahead, self._ahead = self._ahead, None
         for turn, left, piece in pieces(batch, self.tokens_at_once):
             known = ahead[1] if ahead and ahead[0] is batch and turn == 0 else None
             yield turn, left, known or self._lay_out(piece, training=True)
 
     def _expect(self, batches: Sequence[Batch]) -> None:
-        """Lays out what this process will begin the next update with."""
+        """Lays out the piece with which this process will begin the next update."""
         mine = next((batch for number, batch in enumerate(batches) if self._team.owns(number)), None)
         if mine is not None:
-            with memory_for(lambda: pieces_too_large(batches, self.tokens_at_once)):
+            with memory_for(lambda: self._too_large("training on", batches)):
                 _, _, piece = next(pieces(mine, self.tokens_at_once))
                 self._ahead = mine, self._lay_out(piece, training=True)
 
     @property
     def tokens_at_once(self) -> int | None:
         """Target tokens, about, of a piece; None: batches stay whole."""
-        return self._piece_tokens or (TRAINING_TOKENS if self.network.device.type == "cpu" else None)
+        return self.config.piece_tokens or (TRAINING_TOKENS if self.network.device.type == "cpu" else None)
+
+    def _too_large(self, doing: str, batches: Sequence[Batch], tokens: int | None = None) -> str:
+        """What did not fit into memory, and the setting that makes it smaller."""
+        largest = max(batch.tokens for batch in batches)
+        at_once = min(tokens or self.tokens_at_once or largest, largest)
+        smaller = f"--set student.piece_tokens={max(1, at_once // 2)}"
+        remedy = (
+            f"the same run goes on with {smaller}, which takes less at once; a single sentence needs {OTHER_DEVICE}"
+        )
+        return f"{doing} {at_once:,} target tokens at once; {remedy}."
 
     def _backward(
         self, piece: LaidOut, number: tuple[int, int], tokens: int, *, last: bool, weight: float = 1.0
     ) -> Tensor:
-        """Adds the gradients of one piece, after the ``last`` one those of all processes; its loss, summed.
+        """Adds the gradients of one piece, after the ``last`` one those of all processes; returns its summed loss.
 
         A process without a piece of its own takes part with any sentence and the ``weight`` 0.
         """
         with nullcontext() if last else self._team.hold_back(self._replica):
-            with self._autocast():
-                states_ND = self._forward(self._replica, piece, self._noise(number))
-                smoothed, losses_N = smoothed_loss(
-                    states_ND, self.network.output_matrix, piece.target_N, label_smoothing=self.label_smoothing
-                )
+            smoothed, losses_N = self._loss(
+                self.network, self._replica, piece, self._noise(number), self.config.label_smoothing
+            )
             # The replicas leave the mean of their gradients; we want the sum.
             (smoothed * (weight * self._team.size) / tokens).backward()  # type: ignore[no-untyped-call]
         return losses_N.sum()
 
-    def _sentence_losses(self, batch: Batch, smoothing: float) -> FloatArray:
-        pack = self._lay_out(batch, training=False)
+    def _loss(
+        self, network: Transformer, replica: nn.Module, piece: LaidOut, noise: Noise | None, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        """Summed loss of a piece to differentiate, sentences weighted; the plain loss of each of its tokens."""
         with self._autocast():
-            states_ND = self._forward(self.network, pack, None)
-            losses_N = token_losses(states_ND, self.network.output_matrix, pack.target_N, label_smoothing=smoothing)
-        starts = np.cumsum(batch.target_lengths) - batch.target_lengths
-        sums: FloatArray = np.add.reduceat(losses_N.double().cpu().numpy(), starts)
-        return sums
+            states_ND = self._forward(replica, piece, noise)
+            output_VD, target_N, factors_N = network.output_matrix, piece.target_N, piece.factors_N
+            return smoothed_loss(states_ND, output_VD, target_N, label_smoothing=smoothing, factors_N=factors_N)
+
+    def _measure(
+        self,
+        joint: Batch,
+        measure: TokenMeasure,
+        numbers: int,
+        weights: Weights,
+        samples: int | None = None,
+        seed: int = 0,
+    ) -> FloatArray:
+        """(samples, numbers, sentences): what is measured of each token, summed over sentences.
+
+        Without ``samples`` there is one pass in evaluation mode. Otherwise dropout is a function of the seed and the
+        numbers of sample and pack; packs then do not depend on the number of processes.
+        """
+        if samples is not None and samples < 1:
+            raise ValueError(f"{samples} samples of dropout tell nothing; ask for at least 1")
+        network = self._network(weights)
+        sums = np.zeros((samples or 1, numbers, joint.sentences))
+        budget = EVALUATION_TOKENS if network.device.type == "cpu" else EVALUATION_TOKENS_ELSEWHERE
+        most = joint.tokens if samples else math.ceil(joint.tokens / self._team.size)
+        budget = min(budget, self.config.piece_tokens or budget, most)
+        with torch.inference_mode(), memory_for(lambda: self._too_large("measuring", [joint], budget)):
+            for number, rows in enumerate(packs(joint, budget)):
+                if not self._team.owns(number):
+                    continue
+                pack = self._lay_out(take(joint, rows), training=samples is not None)
+                starts = np.cumsum(pack.target.lengths) - pack.target.lengths
+                for sample in range(samples or 1):
+                    noise = self._sampled_noise(seed, sample, number) if samples else None
+                    with self._autocast():
+                        states_ND = self._forward(network, pack, noise)
+                        values_RN = measure(states_ND, network.output_matrix, pack.target_N)
+                    sums[sample][:, rows] = np.add.reduceat(values_RN.double().cpu().numpy(), starts, axis=1)
+        return self._team.add_up(sums)
+
+    def _sampled_noise(self, seed: int, sample: int, pack: int) -> Noise:
+        generator = torch.Generator(self.network.device).manual_seed(_mixed_seed(seed, sample, pack))
+        return Noise(generator, self.config.dropout, self.config.dropout_of_attention)
 
     def _forward(self, network: nn.Module, piece: LaidOut, noise: Noise | None) -> Tensor:
         read = (piece.source_N, piece.target_N)
@@ -239,24 +367,25 @@ class NMT:
         return states_ND
 
     def _lay_out(self, batch: Batch, *, training: bool) -> LaidOut:
-        flat = self._attends_flat(training=training)
-        return lay_out(batch, self.network.shape.heads, self.network.device, flat=flat)
+        varlen = self._uses_varlen(training=training)
+        return lay_out(batch, self.network.shape.heads, self.network.device, varlen=varlen)
 
-    def _attends_flat(self, *, training: bool) -> bool:
-        """Whether attention will be one kernel over flat rows, which drops no weights."""
+    def _uses_varlen(self, *, training: bool) -> bool:
+        """Whether attention will be the kernel of variable length, which has no dropout of attention weights."""
         device, shape = self.network.device, self.network.shape
-        if device.type != "cuda" or (training and self._attention_dropout > 0):
+        if device.type != "cuda" or (training and self.config.dropout_of_attention > 0):
             return False
-        dtype = torch.bfloat16 if self._bf16 else torch.float32
-        return varlen.suits(device, dtype, shape.width // shape.heads)
+        dtype = torch.bfloat16 if self.config.precision == "bf16" else torch.float32
+        return suits_varlen(device, dtype, shape.width // shape.heads)
 
     def _noise(self, number: tuple[int, int]) -> Noise | None:
         """Dropout of a piece: a function of seed, step and numbers of batch and piece, so resuming needs no state."""
-        if self._dropout == 0 and self._attention_dropout == 0 and self._word_dropout == 0:
+        config = self.config
+        if config.dropout == 0 and config.dropout_of_attention == 0 and config.word_dropout == 0:
             return None
         generator = torch.Generator(self.network.device)
         generator.manual_seed(_mixed_seed(self._seed, self.step + 1, *number))
-        return Noise(generator, self._dropout, self._attention_dropout, self._word_dropout)
+        return Noise(generator, config.dropout, config.dropout_of_attention, config.word_dropout)
 
     def _clip(self, gradients: list[Tensor], loss: float, norm: float) -> None:
         if not (math.isfinite(loss) and math.isfinite(norm)):
@@ -266,11 +395,12 @@ class NMT:
                 f"loss {loss:g} and gradient norm {norm:g} at step {step} with learning rate {self.schedule(step):.3g};"
                 " the weights are those of the step before: lower student.learning_rate or lengthen student.lr_warmup."
             )
-        if norm > self.clip_norm:
-            torch._foreach_mul_(gradients, self.clip_norm / norm)
+        if norm > self.config.clip_norm:
+            torch._foreach_mul_(gradients, self.config.clip_norm / norm)
 
     def _autocast(self) -> torch.autocast:
-        return torch.autocast(self.network.device.type, dtype=torch.bfloat16, enabled=self._bf16)
+        bf16 = self.config.precision == "bf16"
+        return torch.autocast(self.network.device.type, dtype=torch.bfloat16, enabled=bf16)
 
 
 def _mixed_seed(seed: int, step: int, number: int, piece: int = 0) -> int:

@@ -7,17 +7,16 @@ D model width, F feed-forward width, V vocabulary.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rota.student import varlen
-from rota.student.attention import Layout, attend
-from rota.student.dropout import Noise
-from rota.student.linear import Linear
+from rota.student.config import Shape
+from rota.student.kernels.attention import Layout, attend_to, attend_within
+from rota.student.kernels.dropout import Noise
+from rota.student.kernels.linear import Linear
 
 BOS: Final = 0
 PAD: Final = 1
@@ -30,25 +29,6 @@ FIRST_POSITION: Final = PAD + 1
 """Row of the sinusoid table at which sentences start, as in M2M100."""
 
 
-@dataclass(frozen=True)
-class Shape:
-    """How large a network is."""
-
-    vocabulary: int
-    encoder_layers: int
-    decoder_layers: int
-    width: int
-    heads: int
-    feedforward: int
-    tie_embeddings: bool = True  # the output projection is the embedding matrix; both sides always share theirs
-
-    def __post_init__(self) -> None:
-        if self.width % self.heads or self.width % 2 or self.width < 4:
-            raise ValueError(
-                f"width {self.width} with {self.heads} heads: choose an even width that the number of heads divides"
-            )
-
-
 class SelfAttention(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -56,13 +36,7 @@ class SelfAttention(nn.Module):
         self.out = Linear(shape.width, shape.width)
 
     def forward(self, states_ND: Tensor, layout: Layout, noise: Noise | None, *, causal: bool) -> Tensor:
-        projected = self.query_key_value(states_ND)
-        if varlen.fits(projected, layout, noise, 3):
-            query, key, value = varlen.heads(projected, layout, 3)
-            mixed_ND = varlen.attend(query, key, value, layout, layout, causal=causal)
-        else:
-            hidden = layout.hide_future if causal else layout.hide_padding
-            mixed_ND = attend([projected], [layout.query_key_value], hidden, layout.query, noise)
+        mixed_ND = attend_within(self.query_key_value(states_ND), layout, noise, causal=causal)
         result: Tensor = self.out(mixed_ND)
         return result
 
@@ -77,14 +51,8 @@ class CrossAttention(nn.Module):
     def forward(
         self, states_ND: Tensor, layout: Layout, memory_ND: Tensor, memory_layout: Layout, noise: Noise | None
     ) -> Tensor:
-        projected, memory = self.query(states_ND), self.key_value(memory_ND)
-        if varlen.fits(projected, layout, noise):
-            (query,), (key, value) = varlen.heads(projected, layout, 1), varlen.heads(memory, layout, 2)
-            mixed_ND = varlen.attend(query, key, value, layout, memory_layout, causal=False)
-        else:
-            parts = [layout.query, memory_layout.key_value]
-            mixed_ND = attend([projected, memory], parts, memory_layout.hide_padding, layout.query, noise)
-        result: Tensor = self.out(mixed_ND)
+        query_ND, memory = self.query(states_ND), self.key_value(memory_ND)
+        result: Tensor = self.out(attend_to(query_ND, layout, memory, memory_layout, noise))
         return result
 
 
@@ -105,13 +73,12 @@ class FeedForward(nn.Module):
 
 
 class Layer(nn.Module):
-    """What the layers of both sides end with."""
+    """The feed-forward block with which the layers of both sides end."""
 
     feedforward_norm: nn.LayerNorm
     feedforward: FeedForward
 
     def feed(self, states_ND: Tensor, noise: Noise | None) -> Tensor:
-        """The feed-forward block; :func:`rota.student.compiled.compile_blocks` puts another one in its place."""
         return _add(states_ND, self.feedforward(self.feedforward_norm(states_ND), noise), noise)
 
 
@@ -241,7 +208,7 @@ def sinusoids(rows: int, width: int) -> Tensor:
 
 
 def logits(network: Transformer, states_ND: Tensor) -> Tensor:
-    """Decoder states to N x V logits, for those who want them all."""
+    """Decoder states to all N x V logits at once."""
     return functional.linear(states_ND, network.output_matrix)
 
 

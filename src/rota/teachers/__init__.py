@@ -1,25 +1,31 @@
-"""The teachers: each chooses the language of the next updates through ``ask`` and listens through ``tell``."""
+"""The teachers: each decides what the student trains on (``ask``) and may learn from how that went (``tell``).
+
+A config (``base.py``) is looked up by its name (``lookup.py``) in the registry below and builds its teacher from the
+classroom; ``build_teacher`` puts the warm-up around it (``wrappers.py``). Open-loop schedules are in ``static.py`` and,
+repeating another run, in ``controls.py``; those that learn are in ``bandits/`` and ``dqn/``. They turn losses into
+rewards (``rewards.py``) and values into choices (``choice.py``).
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from pydantic import BeforeValidator, Field, SerializeAsAny, WrapValidator
+from pydantic import PlainValidator, SerializeAsAny
 
-from rota.teachers.base import Classroom, Measurements, TeacherConfig, WarmupConfig
+from rota.teachers.bandits.matiisen import Naive, Sampling, Window
+from rota.teachers.bandits.tscl import TSCL, TSCLConfig
+from rota.teachers.base import Classroom, SizeChange, TeacherConfig, WarmupConfig
 from rota.teachers.choice import epsilon_greedy
-from rota.teachers.dqn import DQN
-from rota.teachers.dqn_config import DQNConfig
-from rota.teachers.matiisen import Naive, Sampling, Window
-from rota.teachers.own import own_or_known
-from rota.teachers.replay_run import (
+from rota.teachers.controls import (
     ReplayProportions,
     ReplayProportionsConfig,
     ReplayShuffled,
     ReplayShuffledConfig,
 )
-from rota.teachers.rewards import dev_losses
+from rota.teachers.dqn.config import DQNConfig
+from rota.teachers.lookup import look_up
+from rota.teachers.rewards import dev_losses, measured
 from rota.teachers.static import (
     FixedConfig,
     Mixed,
@@ -33,12 +39,12 @@ from rota.teachers.static import (
     TwoPhaseConfig,
     Uniform,
     UniformConfig,
-    named,
 )
-from rota.teachers.tscl import TSCL, TSCLConfig
-from rota.teachers.visits import FirstVisits
-from rota.teachers.warmup import Warmup
+from rota.teachers.wrappers import FirstVisits, Warmup
 from rota.types import Teacher
+
+if TYPE_CHECKING:
+    from rota.teachers.dqn.agent import DQN
 
 TEACHERS: dict[str, type[TeacherConfig]] = {
     "uniform": UniformConfig,
@@ -52,25 +58,25 @@ TEACHERS: dict[str, type[TeacherConfig]] = {
     "replay-proportions": ReplayProportionsConfig,
     "replay-shuffled": ReplayShuffledConfig,
 }
+"""Every teacher that Rota brings. Installed packages add theirs by the entry point group ``rota.teachers``."""
 
 
-AnyTeacherConfig = Annotated[
-    UniformConfig
-    | ProportionalConfig
-    | TemperatureConfig
-    | FixedConfig
-    | MixedConfig
-    | TwoPhaseConfig
-    | TSCLConfig
-    | DQNConfig
-    | ReplayProportionsConfig
-    | ReplayShuffledConfig,
-    Field(discriminator="name"),
-    WrapValidator(own_or_known),
-    BeforeValidator(named),
-    SerializeAsAny(),
-]
-"""What a config may say under ``teacher``; a test holds it equal to ``TEACHERS``. ``module:Class`` is a user's own."""
+def teacher_from(value: Any) -> TeacherConfig:
+    """What a config says under ``teacher``: a name, a mapping with a name, or the config itself."""
+    return look_up(value, TEACHERS)
+
+
+AnyTeacherConfig = Annotated[TeacherConfig, PlainValidator(teacher_from), SerializeAsAny()]
+"""A field that holds the config of any teacher: of Rota, of an installed package, or of a user's own module."""
+
+
+def __getattr__(name: str) -> Any:
+    """``DQN`` alone needs torch, so it is imported when somebody asks for it."""
+    if name != "DQN":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from rota.teachers.dqn.agent import DQN
+
+    return DQN
 
 
 def build_teacher(config: TeacherConfig, classroom: Classroom, rng: np.random.Generator) -> Teacher:
@@ -91,13 +97,13 @@ __all__ = [
     "AnyTeacherConfig",
     "Classroom",
     "FirstVisits",
-    "Measurements",
     "Mixed",
     "Naive",
     "Proportional",
     "ReplayProportions",
     "ReplayShuffled",
     "Sampling",
+    "SizeChange",
     "Static",
     "TeacherConfig",
     "Temperature",
@@ -109,4 +115,6 @@ __all__ = [
     "build_teacher",
     "dev_losses",
     "epsilon_greedy",
+    "measured",
+    "teacher_from",
 ]

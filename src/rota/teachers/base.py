@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from rota.settings import DurationField, Settings
+from rota.measures import Measure
+from rota.settings import ConfigError, Duration, DurationField, Settings
 from rota.types import Arm, Teacher
 
 Inform = Literal["none", "rewards", "all"]
 Languages = Literal["all", "high-resource", "low-resource"] | tuple[Arm, ...]
-RewardBatch = Literal["joint", "current-language", "first-arm-train"]
 LossKind = Literal["plain", "smoothed"]
-StateData = Literal["dev", "train"]
-StateLoss = Literal["mean", "summed"]
+Variant = Literal["paper", "released"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +58,21 @@ def _not_empty(arms: tuple[Arm, ...], group: str) -> tuple[Arm, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Measurements:
-    """How the probe measures what a teacher watches: a request to the probe, nothing the teacher computes with."""
+class SizeChange:
+    """A run in another size than the one that its teacher was configured for."""
 
-    reward_batch: RewardBatch = "current-language"  # first-arm-train: dev_loss of every arm is the first one's
-    reward_tokens: int = 8_000  # of each reward batch, at most
-    reward_loss: LossKind = "plain"
-    state_data: StateData = "dev"
-    state_loss: StateLoss = "mean"  # summed: over the group's tokens and with label smoothing
-    groups: int = 25  # prototype groups of each language
-    group_sentences: int = 10  # in each group, at most
-    refresh_every: int = 1  # k: only every k-th group is measured again at an observation, in rotation
+    steps_before: int
+    steps: int
+    tokens: int  # target tokens of a batch in the new size
+    more_decisions: int = 1  # how many times as often DQN decides, with as small a part of its state renewed
+
+    @property
+    def share(self) -> float:
+        return self.steps / self.steps_before
+
+    def in_proportion(self, duration: Duration) -> int:
+        """The same share of the run in the new size, in steps."""
+        return round(duration.steps(self.steps_before) * self.share)
 
 
 class WarmupConfig(Settings):
@@ -96,6 +100,9 @@ class TeacherConfig(Settings, ABC):
     decide_every: int = Field(1, ge=1, description="updates between two choices")
     observe_every: int | None = Field(None, ge=1, description="updates between two observations; null: at every choice")
 
+    if TYPE_CHECKING:
+        name: str  # every config has one; it stands first among its own fields
+
     listens: ClassVar[bool] = True
     """Whether what the teacher is told changes what it answers; if not, it may be asked before it is told."""
 
@@ -106,16 +113,71 @@ class TeacherConfig(Settings, ABC):
         """What comes even before the warm-up, as a wrapper of it; nothing for most teachers."""
         return teacher
 
-    def measurements(self) -> Measurements:
-        """How the probe is to measure what the teacher watches."""
-        return Measurements()
+    def gauges(self) -> Mapping[type[Measure], Any]:
+        """For measures of one's own: the class of the gauge (:class:`rota.training.probe.Gauge`) of each."""
+        return {}
 
     def warmup_arms(self, classroom: Classroom, languages: Languages) -> tuple[Arm, ...]:
         """The arms of the warm-up; the shuffled baseline has mixed batches here too."""
         return classroom.select(languages)
 
+    def check(self, steps: int) -> None:
+        """Raises ConfigError if these settings cannot work in a run of ``steps`` steps, before anything is prepared."""
+        if self.warmup is not None and self.warmup.until.steps(steps) >= steps:
+            lasts = f"teacher.warmup lasts {self.warmup.until.steps(steps):,} steps and the run {steps:,}"
+            raise ConfigError(f"{lasts}: the teacher would never decide; write for example teacher.warmup: 10%")
 
-class DeafConfig(TeacherConfig, ABC):
-    """Base of those that do not listen: static schedules and replayed ones."""
+    def reads(self) -> Sequence[Path]:
+        """Folders of other runs whose records the teacher needs: a suite trains those first."""
+        return ()
+
+    @classmethod
+    def short_run(cls) -> dict[str, Any]:
+        """Settings for a run that is much shorter than the paper's, such as the demo's, as a config writes them."""
+        return {}
+
+    def scaled(self, to: SizeChange) -> dict[str, Any]:
+        """The settings that change with the size of the run, as a config writes them.
+
+        By default every number of steps keeps its share of the run, also in teachers inside this one.
+        """
+        before, now = self.model_dump(mode="json"), _resized(self, to).model_dump(mode="json")
+        changed = {name: value for name, value in now.items() if value != before[name]}
+        if self.warmup is not None:
+            changed["warmup"] = self.warmup.model_dump(mode="json") | {"until": to.in_proportion(self.warmup.until)}
+        return changed
+
+
+def _resized(value: Any, to: SizeChange) -> Any:
+    """The value with every number of steps in it in proportion; a share of the run is in proportion already."""
+    if isinstance(value, Duration):
+        fixed = value.is_share or value.amount == 0
+        return value if fixed else Duration(max(1, to.in_proportion(value)))
+    if isinstance(value, Settings):
+        return value.model_copy(update={name: _resized(inner, to) for name, inner in value})
+    if isinstance(value, dict):
+        return {key: _resized(inner, to) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)([_resized(inner, to) for inner in value])
+    return value
+
+
+class OpenLoopConfig(TeacherConfig, ABC):
+    """Base of schedules without feedback: static ones, scripted ones and replays."""
 
     listens: ClassVar[bool] = False
+
+
+def fill_in(values: Any, released: Mapping[str, Any], inform: Mapping[Variant, Inform]) -> Any:
+    """What the user wrote, completed by what the variant says; the paper's reading is the defaults.
+
+    ``inform`` is what a warm-up tells the teacher unless the config says otherwise.
+    """
+    if not isinstance(values, Mapping) or values.get("variant", "paper") not in inform:
+        return values  # the field's own check explains it better
+    variant: Variant = values.get("variant", "paper")
+    filled = {**(released if variant == "released" else {}), **values}
+    if "warmup" in filled:
+        warmup = short_warmup(filled["warmup"])
+        filled["warmup"] = {"inform": inform[variant], **warmup} if isinstance(warmup, Mapping) else warmup
+    return filled

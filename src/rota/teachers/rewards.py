@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from rota.measures import DevLoss, JointLoss, Measure
 from rota.types import Arm, Checkpointable, FloatArray, Observation, State
 
 FirstReward = Literal["raw", "skip"]
@@ -157,20 +158,32 @@ def gain_per_step(steps: FloatArray, losses: FloatArray) -> float:
     return -float(centred @ (losses - losses.mean()) / (centred @ centred))
 
 
-def dev_losses(observation: Observation) -> dict[Arm, float]:
-    """The dev loss of every arm played since the last observation; refuses what was not measured."""
-    measured = observation.dev_loss or {}
-    return {arm: _finite(measured.get(arm), f"dev_loss[{arm!r}]", observation.step) for arm in observation.played}
+def measured(observation: Observation, measure: Measure) -> Any:
+    """The value of a measure; refuses an observation without it."""
+    if measure not in observation.measured:
+        raise ValueError(f"step {observation.step}: the observation has no {measure}; measure what the teacher watches")
+    return observation.measured[measure]
 
 
-def joint_loss(observation: Observation) -> float:
+def dev_losses(observation: Observation, measure: DevLoss | None = None) -> dict[Arm, float]:
+    """The dev loss of every arm played since the last observation; refuses what was not measured.
+
+    ``measure`` may be left out where the teacher watches only one dev loss.
+    """
+    if measure is None:
+        measure = next((found for found in observation.measured if isinstance(found, DevLoss)), DevLoss())
+    losses = measured(observation, measure)
+    return {arm: _finite(losses.get(arm), f"dev loss of {arm}", observation.step) for arm in observation.played}
+
+
+def joint_loss(observation: Observation, measure: JointLoss) -> float:
     """The loss on the multilingual dev batch; refuses what was not measured."""
-    return _finite(observation.joint_loss, "joint_loss", observation.step)
+    return _finite(measured(observation, measure), "joint loss", observation.step)
 
 
 def _finite(loss: float | None, name: str, step: int) -> float:
     if loss is None:
         raise ValueError(f"step {step}: the observation has no {name}; measure what the teacher watches")
     if not math.isfinite(loss):
-        raise ValueError(f"step {step}: {name} is {loss}; stop here and lower the learning rate, the student diverged")
+        raise ValueError(f"step {step}: the {name} is {loss}: the student diverged; lower the learning rate")
     return float(loss)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
-from rota.settings import Duration, DurationField
-from rota.teachers.base import Classroom, DeafConfig, Languages, TeacherConfig
-from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Decision, Observation, State, Teacher, Watch
+from rota.measures import Measure
+from rota.settings import ConfigError, Duration, DurationField
+from rota.teachers.base import Classroom, Languages, OpenLoopConfig, TeacherConfig
+from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Decision, Observation, State, Teacher
 
 
 class Static:
     """Draws each choice independently from the given shares, which need not sum to one."""
 
-    watches = Watch.NOTHING
+    watches: Sequence[Measure] = ()
 
     def __init__(self, shares: Mapping[Arm, float], rng: np.random.Generator) -> None:
         _check_shares(shares)
@@ -33,7 +34,7 @@ class Static:
         return Decision(arm, why="sampled", probability=self.shares[arm])
 
     def tell(self, observation: Observation) -> None:
-        """A static schedule does not listen."""
+        """An open-loop schedule does not listen."""
 
     def state_dict(self) -> State:
         return {"rng": self._rng.bit_generator.state}
@@ -88,15 +89,15 @@ class TwoPhase:
         self._current = first
 
     @property
-    def watches(self) -> Watch:
+    def watches(self) -> Sequence[Measure]:
         return self._current.watches
 
     def ask(self, step: int) -> Decision:
         self._current = self.first if step < self.switch else self.second
         return self._current.ask(step)
 
-    def tell(self, observation: Observation) -> None:
-        self._current.tell(observation)
+    def tell(self, observation: Observation) -> Mapping[Arm, float] | None:
+        return self._current.tell(observation)
 
     def state_dict(self) -> State:
         phase = "first" if self._current is self.first else "second"
@@ -108,7 +109,7 @@ class TwoPhase:
         self.second.load_state_dict(state["second"])
 
 
-class UniformConfig(DeafConfig):
+class UniformConfig(OpenLoopConfig):
     """Every language with the same probability (the paper's `uniform` rows)."""
 
     name: Literal["uniform"] = "uniform"
@@ -118,7 +119,7 @@ class UniformConfig(DeafConfig):
         return Uniform(classroom.select(self.languages), rng)
 
 
-class TemperatureConfig(DeafConfig):
+class TemperatureConfig(OpenLoopConfig):
     """Shares proportional to size ** (1 / temperature) (Arivazhagan et al. 2019)."""
 
     name: Literal["temperature"] = "temperature"
@@ -130,7 +131,7 @@ class TemperatureConfig(DeafConfig):
         return Temperature(sizes, rng, self.temperature)
 
 
-class ProportionalConfig(DeafConfig):
+class ProportionalConfig(OpenLoopConfig):
     """Every language with its share of the training sentences (the paper's `proportional` rows)."""
 
     name: Literal["proportional"] = "proportional"
@@ -140,7 +141,7 @@ class ProportionalConfig(DeafConfig):
         return Proportional({arm: classroom.sizes[arm] for arm in classroom.select(self.languages)}, rng)
 
 
-class FixedConfig(DeafConfig):
+class FixedConfig(OpenLoopConfig):
     """Shares written down in the config, one for each language that is trained on."""
 
     name: Literal["fixed"] = "fixed"
@@ -153,7 +154,7 @@ class FixedConfig(DeafConfig):
         return Static(self.shares, rng)
 
 
-class MixedConfig(DeafConfig):
+class MixedConfig(OpenLoopConfig):
     """Multilingual batches, sentences in proportion to the corpus (the paper's `shuffled batch` row)."""
 
     name: Literal["mixed"] = "mixed"
@@ -180,7 +181,7 @@ Phase = Annotated[
 ]
 
 
-class TwoPhaseConfig(DeafConfig):
+class TwoPhaseConfig(OpenLoopConfig):
     """One static schedule, then another: by default the high-resource languages first."""
 
     name: Literal["two-phase"] = "two-phase"
@@ -207,3 +208,9 @@ class TwoPhaseConfig(DeafConfig):
             phase.build(classroom, child) for phase, child in zip((self.first, self.second), rng.spawn(2), strict=True)
         )
         return TwoPhase(first, second, self.switch.steps(classroom.steps))
+
+    def check(self, steps: int) -> None:
+        super().check(steps)
+        if self.switch.steps(steps) >= steps:
+            comes = f"teacher.switch comes at step {self.switch.steps(steps):,} and the run has {steps:,}"
+            raise ConfigError(f"{comes}: the second schedule would never decide; write for example teacher.switch: 50%")

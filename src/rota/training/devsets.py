@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from rota.data.dev_parts import selection_places, teacher_places
+from rota.data.division import selection_part, teacher_part
 from rota.data.store import Sentences, Store
-from rota.teachers.base import Measurements
+from rota.measures import DevLoss, GroupLosses, JointLoss, Measure
 from rota.types import MIXED, Arm, Batch, IntArray
 
 
 @dataclass(frozen=True)
-class Prototype:
-    """Groups of sentences, language by language: the state of a DQN teacher has one loss for each group."""
+class Groups:
+    """Groups of sentences, arm by arm, in ``turns`` that are measured one after the other."""
 
     batches: tuple[Batch, ...]  # batch i holds the groups g with g % len(batches) == i, in order
     sizes: tuple[IntArray, ...]  # sentences of each of those groups
-    groups: int
+    count: int
 
 
 class DevSets:
     """The sentences of one run's measurements. ``teacher_share`` of each dev set belongs to the teacher."""
 
-    def __init__(self, store: Store, how: Measurements, *, teacher_share: float, validate_tokens: int) -> None:
+    def __init__(self, store: Store, *, teacher_share: float, validate_tokens: int) -> None:
         self.languages = store.languages
-        self.how = how
         self._dev, self._train = store.split("dev"), store.split("train")
         self._share = teacher_share
         self._validate_tokens = validate_tokens
@@ -37,65 +36,66 @@ class DevSets:
     def teacher_part(self, arm: Arm) -> IntArray:
         """Dev sentences that a teacher may look at, spread evenly over the set."""
         start, stop = self._dev.range(arm)
-        return start + teacher_places(stop - start, self._share)
+        return start + teacher_part(stop - start, self._share)
 
     def selection_part(self, arm: Arm) -> IntArray:
         """The other dev sentences: dev losses shown and recorded come from these; no teacher sees them."""
         start, stop = self._dev.range(arm)
-        return start + selection_places(stop - start, self._share)
+        return start + selection_part(stop - start, self._share)
 
     @cached_property
     def validation(self) -> dict[Arm, Batch]:
         return {arm: _batch(self._dev, arm, self.selection_part(arm), self._validate_tokens) for arm in self.languages}
 
-    @cached_property
-    def reward(self) -> dict[Arm, Batch]:
-        """For each language a fixed batch of ``reward_tokens`` at most; as in the released code, one for all."""
-        tokens = self.how.reward_tokens
-        if self.how.reward_batch == "first-arm-train":
+    def by_arm(self, measure: DevLoss) -> dict[Arm, Batch]:
+        """For each arm a fixed batch; as in the released code, one for all."""
+        if measure.data == "first-arm-train":
             first = self.languages[0]
-            batch = _batch(self._train, first, np.arange(*self._train.range(first)), tokens)
+            batch = _batch(self._train, first, np.arange(*self._train.range(first)), measure.tokens)
             return dict.fromkeys(self.languages, batch)
-        return {arm: _batch(self._dev, arm, self.teacher_part(arm), tokens) for arm in self.languages}
+        return {arm: _batch(self._dev, arm, self.teacher_part(arm), measure.tokens) for arm in self.languages}
 
-    @cached_property
-    def joint(self) -> Batch:
+    def joint(self, measure: JointLoss) -> Batch:
         """The fixed multilingual batch: about as many tokens of every language."""
-        each = max(1, self.how.reward_tokens // len(self.languages))
+        each = max(1, measure.tokens // len(self.languages))
         parts = [_spread(self._dev, self.teacher_part(arm), each) for arm in self.languages]
         return self._dev.batch(MIXED, np.concatenate(parts))
 
-    @cached_property
-    def prototype(self) -> Prototype:
-        sentences = self._dev if self.how.state_data == "dev" else self._train
-        groups = [group for arm in self.languages for group in self._groups(arm)]
-        turns = [groups[turn :: self.how.refresh_every] for turn in range(min(self.how.refresh_every, len(groups)))]
-        return Prototype(
+    def groups(self, measure: GroupLosses) -> Groups:
+        sentences = self._dev if measure.data == "dev" else self._train
+        groups = [group for arm in self.languages for group in self._groups(arm, measure)]
+        turns = [groups[turn :: measure.refresh_every] for turn in range(min(measure.refresh_every, len(groups)))]
+        return Groups(
             tuple(sentences.batch(MIXED, np.concatenate(turn)) for turn in turns),
             tuple(np.array([len(group) for group in turn]) for turn in turns),
             len(groups),
         )
 
-    def _groups(self, arm: Arm) -> list[IntArray]:
+    def _groups(self, arm: Arm, measure: GroupLosses) -> list[IntArray]:
         """As many groups as asked for; where sentences are few, groups shrink, to one sentence at the least."""
-        how = self.how
-        if how.state_data == "dev":
+        if measure.data == "dev":
             available = self.teacher_part(arm)
         else:  # the released code takes them from training batches, which are sorted by length
-            available = _evenly(np.arange(*self._train.range(arm)), how.groups * how.group_sentences)
+            available = _evenly(np.arange(*self._train.range(arm)), measure.groups * measure.sentences)
             available = available[np.argsort(self._train.target.lengths(available), kind="stable")]
-        size = max(1, min(how.group_sentences, len(available) // how.groups))
-        return [np.take(available, np.arange(size) + start, mode="wrap") for start in range(0, how.groups * size, size)]
+        size = max(1, min(measure.sentences, len(available) // measure.groups))
+        starts = range(0, measure.groups * size, size)
+        return [np.take(available, np.arange(size) + start, mode="wrap") for start in starts]
 
-    def sizes(self) -> dict[str, Any]:
+    def sizes(self, measures: Iterable[Measure] = ()) -> dict[str, Any]:
         """What ``run.json`` says of the measurements: sentences and tokens that are really there."""
+        watched = list(measures)
+        tokens = next((measure.tokens for measure in watched if isinstance(measure, DevLoss | JointLoss)), 8_000)
+        dev = next((measure for measure in watched if isinstance(measure, DevLoss)), DevLoss(tokens=tokens))
+        joint = next((measure for measure in watched if isinstance(measure, JointLoss)), JointLoss(tokens=tokens))
+        groups = next((measure for measure in watched if isinstance(measure, GroupLosses)), GroupLosses())
         return {
             "teacher_sentences": {arm: len(self.teacher_part(arm)) for arm in self.languages},
             "selection_sentences": {arm: len(self.selection_part(arm)) for arm in self.languages},
-            "reward_tokens": _tokens(self.reward),
-            "joint_tokens": self.joint.tokens,
-            "group_sentences": {arm: len(self._groups(arm)[0]) for arm in self.languages},
-            "groups": self.how.groups,
+            "reward_tokens": _tokens(self.by_arm(dev)),
+            "joint_tokens": self.joint(joint).tokens,
+            "group_sentences": {arm: len(self._groups(arm, groups)[0]) for arm in self.languages},
+            "groups": groups.groups,
         }
 
 

@@ -1,7 +1,7 @@
 """One run trained by several processes, as ``torchrun`` starts them: ``torchrun --nproc-per-node 2 -m rota train ...``.
 
 Gradients go through PyTorch's DistributedDataParallel, on NCCL between GPUs and on gloo between CPUs; decisions, losses
-and the wish to stop go through gloo. When a process vanishes, the others hold a roll call to find out which it was.
+and the wish to stop go through gloo. When processes fail, the first one to notice says so; torchrun names the culprit.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ import atexit
 import gc
 import os
 import signal
-import socket
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from typing import Any, Final, cast
 
@@ -24,9 +23,8 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from rota.runs.records import Record
-from rota.student.devices import refuse_number
-from rota.student.team import Result, Team
-from rota.training.roll_call import RollCall
+from rota.student.hardware import refuse_number
+from rota.team import Result, Team
 from rota.types import FloatArray
 
 TIMEOUT: Final = timedelta(minutes=10)
@@ -41,11 +39,7 @@ _groups: list[object] = []
 
 
 class RankLostError(ConnectionError):
-    """Other processes of the run have ended; ``speaks``: this one is to tell people, because it found out first."""
-
-    def __init__(self, message: str, *, speaks: bool) -> None:
-        super().__init__(message)
-        self.speaks = speaks
+    """This process, or another one of its run, has failed; no other process says so."""
 
 
 @contextmanager
@@ -66,16 +60,17 @@ def join_team(device: str = "auto") -> Iterator[Team]:
         yield team
     except SystemExit:  # all have stopped together
         raise
+    except ValueError as mistake:  # usually all find the same one, and the first process says it
+        team.leave_word(mistake)
+        raise
     except BaseException as error:
         failed = True
         atexit.unregister(_let_go)
-        lost = team.lost(error) if isinstance(error, Exception) else None
-        if lost is None:
-            raise
-        raise lost from None
+        if isinstance(error, Exception):
+            team.say_once(error)
+        raise
     finally:
-        team.leave()
-        # NCCL would wait for kernels that wait for a process which has failed; nobody would read why it did.
+        # NCCL would wait for kernels that wait for a process which has failed, and the reason would never be read.
         if not (failed and "nccl" in backend):
             distributed.destroy_process_group()
 
@@ -83,7 +78,7 @@ def join_team(device: str = "auto") -> Iterator[Team]:
 def _let_go() -> None:
     """Waits for gloo's threads, without Python's lock: one that wants it once the interpreter ends aborts the process.
 
-    After a failure they may be busy until the timeout, and nobody waits for them.
+    After a failure they may be busy until the timeout, which is not waited for.
     """
     gc.collect()  # DistributedDataParallel first
     _groups.clear()
@@ -110,9 +105,6 @@ class Processes(Team):
     def __init__(self, store: Store, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
         self._store, self._waits = store, 0
-        self._roll_call = RollCall(store, rank, size)
-        self._names: list[Any] = [None] * size
-        distributed.all_gather_object(self._names, f"rank {rank} ({socket.gethostname()}, pid {os.getpid()})")
 
     def add_up(self, values: FloatArray) -> FloatArray:
         tensor = torch.from_numpy(values.astype(np.float64))
@@ -133,7 +125,7 @@ class Processes(Team):
         if not self.first:
             self._store.wait([done], FOREVER)
             if self._store.get(done) != b"well":
-                raise self._lost({0: "ended"}, speaks=False)
+                raise SystemExit(1)  # the first process says why
             return work()
         outcome = "badly"
         try:
@@ -150,29 +142,31 @@ class Processes(Team):
         assert isinstance(replica, DistributedDataParallel)
         return cast(AbstractContextManager[None], replica.no_sync())
 
-    def lost(self, error: Exception) -> RankLostError | None:
-        """Who is gone, if that is what the error means; else None, and the others are told why this process ends."""
-        if isinstance(error, RankLostError):
-            return error
-        if not _is_broken_connection(error):
-            with suppress(distributed.DistError):
-                self._roll_call.tell_end(str(error))
+    def leave_word(self, mistake: Exception) -> None:
+        """Why this process ends, for those that will notice it."""
+        if not self.first:
+            self._store.set("last word", f"rank {self.rank}: {mistake}")
+
+    def _last_word(self) -> str | None:
+        try:
+            return self._store.get("last word").decode() if self._store.check(["last word"]) else None
+        except distributed.DistError:
             return None
+
+    def say_once(self, error: Exception) -> None:
+        """Of several failures the first one is told, whichever process it happens to; the others end in silence."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun sends it to those who are left, and gives them time
         try:
-            gone, first = self._roll_call.gone()
+            first = self._store.add("failures", 1) == 1
         except distributed.DistError:  # the store is gone, which without torchrun lives in the first process
-            return self._lost({} if self.first else {0: "no longer answers"}, speaks=True)
-        # Rank 0 speaks for itself if it could still say why it ended.
-        return self._lost(gone, speaks=first and not gone.get(0, "").startswith("ended"))
-
-    def leave(self) -> None:
-        self._roll_call.close()
-
-    def _lost(self, gone: Mapping[int, str], *, speaks: bool) -> RankLostError:
-        said = "; ".join(f"{self._names[rank]} {how}" for rank, how in gone.items())
-        message = f"{said or 'the processes have lost each other'}; the same command goes on from the last checkpoint"
-        return RankLostError(message, speaks=speaks)
+            first = True
+        if not first:
+            raise SystemExit(1) from None
+        if _is_broken_connection(error):
+            remedy = "the same command goes on from the last checkpoint"
+            raise RankLostError(f"{self._last_word() or 'another process of this run has ended or hangs'}; {remedy}")
+        if not self.first:
+            raise RankLostError(f"rank {self.rank}: {error}") from error
 
 
 def _is_broken_connection(error: Exception) -> bool:

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rota.measures import Measure
 from rota.runs.records import Record
-from rota.types import Arm, Batch, Decision, Observation
+from rota.types import Arm, Batch, Decision
 
 
 class Journal:
@@ -18,9 +19,10 @@ class Journal:
     def __init__(self, folder: Path, record: type[Record] = Record) -> None:
         self.steps = record(folder / "steps.jsonl")
         self.observations = record(folder / "observations.jsonl")
+        self.rewards = record(folder / "rewards.jsonl")
         self.validations = record(folder / "validations.jsonl")
         self.timings = record(folder / "timings.jsonl")
-        self._records = (self.steps, self.observations, self.validations, self.timings)
+        self._records = (self.steps, self.observations, self.rewards, self.validations, self.timings)
         self._seconds: dict[str, float] = {}
         self._within = 0.0  # seconds of phases that began and ended within the present one
         self._mark = (time.perf_counter(), time.process_time())
@@ -38,17 +40,20 @@ class Journal:
             entry["epsilon"] = decision.epsilon
         if decided and decision.scores:
             entry["scores"] = dict(decision.scores)
+        if decided:
+            state = decision.state()
+            entry |= {name: state[name] for name in ("mixture", "selection", "weights") if name in state}
         self.steps.write(entry)
 
-    def observation(self, observation: Observation) -> None:
-        """The dev losses a teacher was told, from which its rewards follow; nothing of a teacher that watches none."""
-        losses: dict[str, Any] = {}
-        if observation.dev_loss is not None:
-            losses["dev_loss"] = dict(observation.dev_loss)
-        if observation.joint_loss is not None:
-            losses["joint_loss"] = observation.joint_loss
-        if losses:
-            self.observations.write({"step": observation.step, "arm": observation.decision.arm, **losses})
+    def observation(
+        self, step: int, decision: Decision, measured: Mapping[Measure, Any], rewards: Mapping[Arm, float] | None
+    ) -> None:
+        """What a teacher was told, as far as its measures are recorded, and the rewards that it made of it."""
+        values = {measure.record: value for measure, value in measured.items() if measure.record is not None}
+        if values:
+            self.observations.write({"step": step, "arm": decision.arm, **values})
+        if rewards:
+            self.rewards.write({"step": step, "rewards": dict(rewards)})
 
     def validation(self, step: int, dev_loss: Mapping[Arm, float]) -> None:
         self.validations.write({"step": step, "dev_loss": dict(dev_loss)})

@@ -1,0 +1,130 @@
+"""What a teacher costs: the share of a run that goes into decisions and observations, beside the arithmetic."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+import torch
+
+from machine.pieces import Piece
+from machine.work import CLOCKS, forward_flops, make_student, open_data, timed, update_flops
+from rota.data.batches import make_stream
+from rota.data.store import Store
+from rota.measures import DevLoss, GroupLosses, JointLoss
+from rota.student.nmt import NMT
+from rota.teachers import Classroom, TeacherConfig
+from rota.teachers.bandits.tscl import TSCLConfig
+from rota.teachers.dqn.config import DQNConfig
+from rota.teachers.static import UniformConfig
+from rota.training.devsets import DevSets
+from rota.training.probe import Probe
+from rota.training.turns import Turns
+from rows import Row, row
+
+STEPS = 150_000
+UPDATES = 2
+"""Updates that are timed before each observation; the paper's number between two is reached by multiplying."""
+
+
+def teacher_config(name: str) -> TeacherConfig:
+    """The paper's settings, without warm-ups; DQN begins to learn at once, so that its own updates are in the time."""
+    if name.startswith("dqn"):
+        refresh = name.rpartition(" ")[2] if "refresh" in name else "1"
+        return DQNConfig(refresh=refresh, warmup=None, replay_minimum=2)
+    return {"uniform": UniformConfig(), "tscl": TSCLConfig(warmup=None)}[name]
+
+
+def measure(piece: Piece) -> list[Row]:
+    """Updates and observations in turn; shares by processor time and by wall time."""
+    torch.set_num_threads(piece.threads)
+    store = open_data(piece)
+    assert piece.teacher is not None
+    student = make_student(piece.preset, store.manifest.vocabulary)
+    lesson = Lesson(store, student, teacher_config(piece.teacher))
+    streams = [make_stream(store, arm, piece.tokens, seed=1) for arm in store.languages]
+    lesson.observe()
+    lesson.observe()
+    student.update([next(streams[0])])
+    measured: dict[str, list[float]] = {clock: [] for clock in CLOCKS}
+    predicted = []
+    for number in range(piece.repetitions):
+        batches = [next(streams[(number + turn) % len(streams)]) for turn in range(UPDATES)]
+        updates = [timed(partial(student.update, [batch])) for batch in batches]
+        observing = timed(lesson.observe)
+        for clock, shares in measured.items():
+            update = statistics.mean(getattr(each, clock) for each in updates)
+            shares.append(100 * lesson.share(getattr(observing, clock), update))
+        operations = statistics.mean(update_flops(student.network.shape, batch) for batch in batches)
+        predicted.append(100 * lesson.share(lesson.flops(), operations))
+    return _rows(piece, measured, predicted)
+
+
+def _rows(piece: Piece, measured: Mapping[str, list[float]], predicted: list[float]) -> list[Row]:
+    about, expected = (piece.benchmark, piece.setting), statistics.median(predicted)
+    goal = "about 0" if piece.teacher == "uniform" else None
+    rows = []
+    for clock, shares in measured.items():
+        ratio = statistics.median(shares) / expected if expected else None
+        what = f"share of the run, decisions and observations{CLOCKS[clock]}"
+        rows.append(row(*about, what, shares, "%", ratio=ratio, goal=goal if clock == "processor" else None))
+    return [*rows, row(*about, "predicted from operations", predicted, "%")]
+
+
+class Lesson:
+    """A teacher, the student it observes, and what that takes."""
+
+    def __init__(self, store: Store, student: NMT, config: TeacherConfig) -> None:
+        self.config = config
+        classroom = Classroom(store.sizes, store.low_resource, STEPS)
+        teacher = config.build(classroom, np.random.default_rng(1))
+        self.turns = Turns(teacher, decide_every=config.decide_every, observe_every=config.observe_every)
+        self.sets = DevSets(store, teacher_share=0.5, validate_tokens=4_000)
+        self.probe = Probe(student, self.sets)
+        self.shape, self.arms = student.network.shape, store.languages
+        self.step = 0
+
+    @property
+    def updates(self) -> int:
+        """Between two observations."""
+        return self.turns.observe_every
+
+    def observe(self) -> None:
+        """All decisions up to the next observation, and that observation; updates cost nothing here."""
+        measures = None
+        while measures is None:
+            arm = self.turns.decide(self.step).arm
+            self.turns.played(0.0, {arm: 1})
+            self.step += 1
+            measures = self.turns.due(self.step)
+        self.turns.tell(self.step, self.probe.read(self.step, measures, self.turns.window()))
+
+    def share(self, observing: float, updating: float) -> float:
+        """Of a run with so much for an observation and its decisions, and so much for one update."""
+        return observing / (observing + self.updates * updating)
+
+    def flops(self) -> float:
+        """Operations of an observation: forward only, one turn of the groups; then the teacher's own learning."""
+        total = 0.0
+        for measure in self.turns.watches:
+            if isinstance(measure, DevLoss):
+                batches = self.sets.by_arm(measure).values()
+                total += statistics.mean(forward_flops(self.shape, batch) for batch in batches)
+            if isinstance(measure, JointLoss):
+                total += forward_flops(self.shape, self.sets.joint(measure))
+            if isinstance(measure, GroupLosses):
+                turns = self.sets.groups(measure).batches
+                total += statistics.mean(forward_flops(self.shape, batch) for batch in turns)
+        return total + learning_flops(self.config, len(self.arms))
+
+
+def learning_flops(config: TeacherConfig, arms: int) -> float:
+    """One update of the Q network: forward and backward, and the target network forward."""
+    if not isinstance(config, DQNConfig):
+        return 0.0
+    sizes = [arms * config.groups, *config.hidden, arms]
+    weights = sum(before * after for before, after in pairwise(sizes))
+    return 2.0 * weights * config.replay_batch * (3 + 1)

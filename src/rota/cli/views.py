@@ -1,0 +1,264 @@
+"""Everything the commands print: tables, progress bars, messages."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group
+from rich.logging import RichHandler
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from rota.data.store import Store
+    from rota.evaluation.evaluate import Evaluation
+    from rota.evaluation.selection import Selection
+    from rota.simulation.simulate import SimulationResult
+    from rota.teachers import TeacherConfig
+    from rota.teachers.dqn.policy import PolicyProbe
+
+# Users' text is printed through this: "[/b]" in a sentence or a path is not markup.
+console = Console(markup=False, emoji=False, highlight=False)
+
+Progress = Callable[[str, int, int | None], None]
+"""Called as ``progress(stage, done, total)``; the total is ``None`` while it is not known."""
+
+LINE_SECONDS = 30.0
+"""Between two lines of progress where there is no terminal: in a file, a pipe, the log of a cluster."""
+
+
+def program() -> str:
+    """How the user can call this program again: by its name, if the shell finds it."""
+    if shutil.which("rota"):
+        return "rota"
+    module = Path(sys.argv[0]).name == "__main__.py"
+    return f"{os.path.relpath(sys.executable)} -m rota" if module else os.path.relpath(sys.argv[0])
+
+
+def say(message: str) -> None:
+    """One message, not wrapped: a command in it can be copied."""
+    console.print(message, soft_wrap=True)
+
+
+def log_to_console() -> None:
+    """Log messages go through the console, so that they do not break a live display."""
+    handler = RichHandler(console=console, show_path=False, show_time=False, show_level=False)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", force=True, handlers=[handler])
+
+
+class ProgressBar:
+    """A context manager to call inside itself: a bar for each stage, or, without a terminal, a line now and then."""
+
+    def __enter__(self) -> ProgressBar:
+        self._open: AbstractContextManager[Progress] = _bars() if console.is_terminal else _lines()
+        self._report = self._open.__enter__()
+        return self
+
+    def __call__(self, stage: str, done: int, total: int | None) -> None:
+        self._report(stage, done, total)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.__exit__(kind, error, trace)
+
+
+@contextmanager
+def _bars() -> Iterator[Progress]:
+    columns = (TextColumn("{task.description:<24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Bars(*columns, console=console) as bars:
+        tasks: dict[str, int] = {}
+
+        def report(stage: str, done: int, total: int | None) -> None:
+            if stage not in tasks:
+                tasks[stage] = int(bars.add_task(stage, total=total))
+            bars.update(bars.task_ids[tasks[stage]], completed=done, total=total)
+
+        yield report
+        for task in bars.tasks:
+            bars.update(task.id, total=task.completed or 1, completed=task.completed or 1)
+
+
+@contextmanager
+def _lines() -> Iterator[Progress]:
+    """Printed by a thread: a stage may take minutes without a report. Short work prints nothing."""
+    began, over = time.monotonic(), threading.Event()
+    heard: list[str] = []
+
+    def report(stage: str, done: int, total: int | None) -> None:
+        counted = f": {done:,}" if done or total else ""  # work that cannot be counted has only its stage
+        heard[:] = [stage + counted + (f" of {total:,}" if total else "")]
+
+    def speak() -> None:
+        while not over.wait(LINE_SECONDS):
+            for line in heard:
+                say(f"{line}, {timedelta(seconds=round(time.monotonic() - began))} so far")
+
+    thread = threading.Thread(target=speak, daemon=True)
+    thread.start()
+    try:
+        yield report
+    finally:
+        over.set()
+        thread.join()
+
+
+def data_table(store: Store) -> Group:
+    """Pairs of each language: kept for train, dev and test, and dropped from train by reason."""
+    counts = store.manifest.cleaning
+    reasons = sorted({reason for splits in counts.values() for reason in splits["train"]} - {"kept"})
+    shown = [reason for reason in reasons if any(splits["train"].get(reason) for splits in counts.values())]
+    table = _table()
+    for name in ("language", "train", "dev", "test"):
+        table.add_column(name, justify="left" if name == "language" else "right")
+    for reason in shown:
+        table.add_column(f"dropped: {reason}", justify="right", style="dim")
+    for arm, splits in counts.items():
+        kept = [f"{splits[split]['kept']:,}" for split in ("train", "dev", "test")]
+        low = " (low)" if arm in store.low_resource else ""
+        table.add_row(arm + low, *kept, *(f"{splits['train'].get(reason, 0):,}" for reason in shown))
+    return _titled(f"{store.folder}: {store.manifest.vocabulary:,} subwords", table)
+
+
+def score_table(evaluation: Evaluation, title: str) -> Group:
+    """BLEU, chrF and what else was scored by language, then the averages."""
+    from rota.evaluation.metrics import LABELS
+
+    metrics = [found.metric for found in next(iter(evaluation.scores.values()))]
+    table = _table()
+    table.add_column("language")
+    for metric in metrics:
+        table.add_column(LABELS.get(metric, metric), justify="right")
+    for arm in evaluation.scores:
+        low = " (low)" if arm in evaluation.low_resource else ""
+        table.add_row(arm + low, *(f"{evaluation.values(metric)[arm]:.1f}" for metric in metrics))
+    table.add_section()
+    for group in evaluation.averages(metrics[0]):
+        table.add_row(group, *(f"{evaluation.averages(metric)[group]:.1f}" for metric in metrics), style="bold")
+    return _titled(title, table)
+
+
+def model_name(evaluation: Evaluation) -> str:
+    """Which checkpoints translated, and how they were chosen."""
+    steps = [f"{step:,}" for step in evaluation.model.steps]
+    together = {"average": "average of steps", "ensemble": "ensemble of steps"}.get(evaluation.model.combine)
+    name = f"step {steps[-1]}" if together is None or len(steps) == 1 else f"{together} {', '.join(steps)}"
+    return name if evaluation.select is None else f"{name} (best {evaluation.select})"
+
+
+def window_table(selection: Selection) -> Group:
+    """Dev BLEU and dev loss of every window of checkpoints; an asterisk marks the best one."""
+    window, windows, select = selection.best, selection.windows, selection.select
+    table = _table()
+    for name in ("last step", *window.averages, "dev loss", ""):
+        table.add_column(name, justify="right")
+    for each in windows:
+        loss = "-" if each.loss is None else f"{each.loss:.3f}"
+        scores = [f"{value:.2f}" for value in each.averages.values()]
+        table.add_row(f"{each.step:,}", *scores, loss, "*" if each is window else "", style=_bold(each is window))
+    combine, size = selection.config.combine, len(window.steps)
+    made = f"{combine} of {size} checkpoints" if size > 1 else "single checkpoints"
+    measured = "dev loss" if select == "loss" else f"{select} dev BLEU"
+    return Group(_titled(f"{made}, by {measured}", table), Text(_dev_sizes(selection), style="dim"))
+
+
+def _dev_sizes(selection: Selection) -> str:
+    if not selection.sentences:
+        return "dev losses as recorded in training (validations.jsonl)"
+    counts = ", ".join(f"{arm} {count:,}" for arm, count in selection.sentences.items())
+    seen = "the teacher saw them too" if selection.teacher_share == 1 else "the teacher saw none of them"
+    return f"dev sentences (beam {selection.config.selecting.beam}; {seen}): {counts}"
+
+
+def _bold(wanted: bool) -> str:
+    return "bold" if wanted else ""
+
+
+def signatures(evaluation: Evaluation) -> str:
+    first = next(iter(evaluation.scores.values()))
+    return "\n".join(f"{found.metric}: {found.signature}" for found in first)
+
+
+def sample_table(samples: Sequence[Mapping[str, str]]) -> Group:
+    """Source, translation and reference of a few sentences."""
+    table = _table()
+    for name in ("language", "source", "translation", "reference"):
+        table.add_column(name, overflow="fold", style="dim" if name == "reference" else "")
+    for sample in samples:
+        table.add_row(*(sample[name] for name in ("language", "source", "translation", "reference")))
+    return _titled("samples", table)
+
+
+def teacher_table(name: str, config: type[TeacherConfig]) -> Group:
+    """What a teacher does, and its parameters with defaults."""
+    table = _table()
+    for column in ("parameter", "default", "meaning"):
+        table.add_column(column, style="cyan" if column == "parameter" else "")
+    for parameter, field in config.model_fields.items():
+        if parameter != "name":
+            default = "(required)" if field.is_required() else _written(field.default)
+            table.add_row(f"  {parameter}", default, field.description or "")
+    return _titled(f"{name}: {(config.__doc__ or '').strip()}", table)
+
+
+def _written(value: object) -> str:
+    """A default as one would write it in a config."""
+    from rota.teachers import TeacherConfig, WarmupConfig
+
+    if isinstance(value, WarmupConfig):
+        return str(value.until)
+    if isinstance(value, TeacherConfig):
+        return str(getattr(value, "name", ""))
+    if isinstance(value, tuple):
+        return str(list(value))
+    return "null" if value is None else str(value)
+
+
+def simulation_table(results: Mapping[str, SimulationResult], title: str) -> Group:
+    """Final loss and share of the updates by language, one column for each teacher, the best one first."""
+    ranked = dict(sorted(results.items(), key=lambda item: item[1].macro_loss))
+    table = _table(gap=1)
+    table.add_column("loss, share")
+    for name in ranked:
+        table.add_column(name, justify="right")
+    for arm in next(iter(ranked.values())).shares:
+        cells = [f"{result.final_losses[arm]:.3f} {result.shares[arm]:4.0%}" for result in ranked.values()]
+        table.add_row(arm, *cells)
+    table.add_section()
+    table.add_row("mean", *(f"{result.macro_loss:.3f}     " for result in ranked.values()), style="bold")
+    return _titled(title, table)
+
+
+def policy_table(probe: PolicyProbe) -> Group:
+    """Row: the language whose losses were amplified; columns: softmax of the Q value of each choice."""
+    table = _table()
+    table.add_column("amplified")
+    for arm in probe.languages:
+        table.add_column(arm, justify="right")
+    for arm, row in zip(probe.languages, probe.matrix, strict=True):
+        table.add_row(arm, *(f"{value:.2f}" for value in row))
+    return _titled(
+        f"Q network ({probe.network}) at step {probe.step}, losses of one language x {probe.factor:g}", table
+    )
+
+
+def _table(gap: int = 2) -> Table:
+    return Table(box=None, padding=(0, gap), show_edge=False)
+
+
+def _titled(title: str, table: Table) -> Group:
+    """The title above the table, not squeezed into the width of its columns."""
+    return Group(Text(title, style="bold"), table)

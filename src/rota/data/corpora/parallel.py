@@ -1,0 +1,145 @@
+"""Parallel text, and reading it from plain files, gzip and two-column TSV: strict about bytes and alignment."""
+
+from __future__ import annotations
+
+import difflib
+import gzip
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import Final, Literal
+
+from rota.types import Arm
+
+Split = Literal["train", "dev", "test"]
+Pair = tuple[str, str]
+"""Source and English, stripped, without line breaks."""
+
+SPLITS: Final[tuple[Split, ...]] = ("train", "dev", "test")
+Patterns = str | tuple[str, ...]
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_FIELD = re.compile(r"\{(.*?)\}")  # of a pattern
+
+
+@dataclass(frozen=True)
+class ParallelText:
+    """One split of one language: where it comes from, and how to read it any number of times."""
+
+    origin: str  # for messages: "text/train.az.gz + text/train.en.gz", "catalogues"
+    files: tuple[Path, ...]  # if their content changes, it is another corpus; empty for generated text
+    read: Callable[[], Iterator[Pair]]
+    size: int = 0  # approximate, in bytes, of generated text
+
+
+Corpus = Mapping[Arm, Mapping[Split, ParallelText]]
+
+
+def check_known(language: str, known: Iterable[str], what: str = "language") -> None:
+    """Raises for a language that is not among ``known``, naming the nearest and all of them."""
+    names = list(known)
+    if language in names:
+        return
+    close = difflib.get_close_matches(language, names, n=1, cutoff=0.5)
+    guess = f"did you mean {close[0]!r}? " if close else ""
+    shown = ", ".join(names[:20]) + (" ..." if len(names) > 20 else "")
+    raise ValueError(f"unknown {what} {language!r}; {guess}known: {shown}")
+
+
+def tidy(text: str) -> str:
+    """Strips, and turns every run of white space and control characters inside into one space."""
+    if text.isprintable() and "  " not in text:
+        return text.strip()
+    return " ".join(_CONTROL.sub(" ", text).split())
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    r"""The lines of a UTF-8 file, gzipped if it ends in .gz: ended by ``\n`` alone, not yet tidied."""
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            yield from decode_lines(file, str(path))
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path} is damaged ({error}); fetch or compress it again") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read ({error.strerror}); check the pattern in the config") from None
+
+
+def decode_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
+    """Lines of bytes as strict UTF-8, without a byte order mark; ``name`` is for messages."""
+    for number, line in enumerate(file, start=1):
+        try:
+            text = line.decode("utf-8").removesuffix("\n")
+        except UnicodeDecodeError as error:
+            byte = f"byte 0x{line[error.start]:02x} is not UTF-8"
+            raise ValueError(f"{name}, line {number}: {byte}; convert the file, for example with iconv") from None
+        yield text.removeprefix("\ufeff") if number == 1 else text
+
+
+def read_parallel(source: Path, english: Path) -> Iterator[Pair]:
+    """Pairs from two aligned files; unequal line counts are an error that gives both."""
+    counts = [0, 0]
+    for pair in zip_longest(read_lines(source), read_lines(english)):
+        counts[0] += pair[0] is not None
+        counts[1] += pair[1] is not None
+        if counts[0] == counts[1]:
+            yield tidy(pair[0]), tidy(pair[1])
+    if counts[0] != counts[1]:
+        lines = f"{source} has {counts[0]} lines, {english} has {counts[1]}"
+        raise ValueError(f"{lines}; they must be aligned line by line: look for the missing lines")
+
+
+def read_tsv(path: Path) -> Iterator[Pair]:
+    """Pairs from a file of two columns, source TAB English."""
+    for number, line in enumerate(read_lines(path), start=1):
+        columns = line.split("\t")
+        if len(columns) != 2:
+            found = "1 column" if len(columns) == 1 else f"{len(columns)} columns"
+            raise ValueError(f"{path}, line {number}: {found}; a line must be source TAB English")
+        yield tidy(columns[0]), tidy(columns[1])
+
+
+def text_of_files(patterns: Patterns, language: str, target: str) -> ParallelText:
+    """The text that a pattern names for a language, or several patterns one after the other; the files must exist."""
+    groups = [_expand(pattern, language, target) for pattern in listed(patterns)]
+    files = tuple(chain.from_iterable(groups))
+    if not files:
+        raise ValueError(f"no pattern for language {language!r}; name at least one file")
+    for path in files:
+        if not path.is_file():
+            raise ValueError(f"no file {path} (for language {language!r}); check the pattern in the config")
+    origin = " + ".join(map(str, files))
+    return ParallelText(origin, files, lambda: not_empty(chain.from_iterable(map(_read_group, groups)), files))
+
+
+def listed(patterns: Patterns) -> tuple[str, ...]:
+    return (patterns,) if isinstance(patterns, str) else patterns
+
+
+def fields_of(pattern: str) -> set[str]:
+    """``text/{language}-en/train.{side}`` has ``language`` and ``side``."""
+    return set(_FIELD.findall(pattern))
+
+
+def _expand(pattern: str, language: str, target: str) -> tuple[Path, ...]:
+    names = fields_of(pattern)
+    if unknown := names - {"language", "side"}:
+        raise ValueError(f"pattern {pattern!r} has {{{min(unknown)}}}; only {{language}} and {{side}} are known")
+    sides = (language, target) if "side" in names else ("",)
+    return tuple(Path(pattern.replace("{language}", language).replace("{side}", side)).expanduser() for side in sides)
+
+
+def _read_group(files: tuple[Path, ...]) -> Iterator[Pair]:
+    return read_parallel(*files) if len(files) == 2 else read_tsv(*files)
+
+
+def not_empty(pairs: Iterable[Pair], files: tuple[Path, ...]) -> Iterator[Pair]:
+    """The same pairs; raises at the end if there were none."""
+    empty = True
+    for pair in pairs:
+        empty = False
+        yield pair
+    if empty:
+        raise ValueError(f"{' + '.join(map(str, files))}: no sentence pair at all; check that this is the right file")

@@ -1,0 +1,350 @@
+"""From a corpus to a data folder: clean, learn subwords, encode, assemble. Finished folders are opened as they are."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import compress
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import numpy as np
+
+from rota.data.corpora.download import alone_in
+from rota.data.corpora.parallel import SPLITS, Corpus, ParallelText, Split
+from rota.data.corpora.sources import CorpusConfig, low_resource, open_corpus
+from rota.data.preparation.cleaning import KEPT, TOO_LONG, CleaningConfig
+from rota.data.preparation.digests import pack, unpack
+from rota.data.preparation.units import (
+    GUARD,
+    Executor,
+    Partial,
+    Recipe,
+    Result,
+    Unit,
+    read_encoded,
+    skip_mark,
+)
+from rota.data.preparation.workers import WorkerPool, cores
+from rota.data.store import MANIFEST, SUBWORDS, Counts, InputFile, Manifest, Store, StoreWriter
+from rota.data.subwords import Subwords, SubwordsConfig, sample_lines
+from rota.files import open_atomically
+from rota.settings import ConfigError
+from rota.types import Arm, IntArray
+
+logger = logging.getLogger(__name__)
+
+Progress = Callable[[str, int, int | None], None]
+"""Called as ``progress(stage, done, total)``; the total is ``None`` while it is not known."""
+
+PIECE: Final = 250_000  # pairs encoded as one unit: some seconds, and 30 MB of arrays
+WORTH_PROCESSES: Final = 8_000_000  # bytes of training text, some 60k pairs; less is done before others have started
+_UNPACKED: Final = 3  # bytes of text for a byte of gzip, approximately
+
+
+def prepare(
+    corpus: CorpusConfig,
+    cleaning: CleaningConfig,
+    subwords: SubwordsConfig,
+    folder: Path,
+    *,
+    cache: Path,
+    seed: int,
+    again: bool = False,
+    processes: int | None = None,
+    progress: Progress | None = None,
+) -> Store:
+    """Clean, learn subwords, encode, and put the result in ``folder``, which appears only when it is complete.
+
+    A folder that was prepared from the same settings and inputs is opened as it is; if something changed, that is an
+    error unless ``again`` says to replace the folder. ``cache`` is where named corpora keep what they fetched.
+    ``processes`` work on it at the same time; by default one for each core if the corpus is large, else this one alone.
+    What an interrupted preparation has finished is kept beside the folder, and the next call resumes from there.
+    Of several callers that prepare the same folder, one does the work and the others wait for it.
+    """
+    if processes is not None and processes < 1:
+        raise ValueError(f"processes is {processes}; it must be 1 or more")
+    recipe = Recipe(corpus, cleaning, subwords, seed)
+    if _is_prepared(folder) and not again:
+        return _open_unchanged(folder, recipe)
+    with alone_in(folder):
+        if _is_prepared(folder) and not again:  # by the process that we waited for
+            return _open_unchanged(folder, recipe)
+        _prepare(recipe, folder, cache, processes, progress or (lambda *_: None))
+    return Store.open(folder)
+
+
+def _is_prepared(folder: Path) -> bool:
+    return (folder / MANIFEST).is_file()
+
+
+def _open_unchanged(folder: Path, recipe: Recipe) -> Store:
+    manifest = Manifest.load(folder)
+    change = recipe.change_since(manifest.settings) or _changed_input(manifest.inputs)
+    if change is not None:
+        raise ConfigError(
+            f"{folder} was prepared differently: {change}; use --again to replace it, or another data.folder"
+        )
+    return Store.open(folder)
+
+
+def _changed_input(inputs: Mapping[str, InputFile]) -> str | None:
+    """Of the files that the data were made from; the config still names the same ones, since no setting changed."""
+    gone = [name for name in inputs if not Path(name).is_file()]
+    if gone:
+        # Prepared data do not need their text: they may have been copied to another machine.
+        others = f" (so are {len(gone) - 1} other files)" if len(gone) > 1 else ""
+        logger.warning("%s is gone%s: cannot tell whether it changed since the data were prepared", gone[0], others)
+    for name in (name for name in inputs if name not in gone):
+        if not inputs[name].is_still(Path(name)):
+            return f"the content of {name} changed"
+    return None
+
+
+def _prepare(recipe: Recipe, folder: Path, cache: Path, processes: int | None, progress: Progress) -> None:
+    _require_replaceable(folder)
+    partial = _beside(folder, "partial")
+    try:
+        with _sigterm_raises():
+            corpus = open_corpus(recipe.corpus, cache)
+            work = Preparation(recipe, corpus, partial, cache=cache, processes=processes, progress=progress)
+            _move(work.run(), folder)
+    except (KeyboardInterrupt, SystemExit):
+        if partial.exists():
+            logger.warning("stopped; what is complete is kept in %s, and the same command resumes from there", partial)
+        raise
+    except ValueError:
+        # The remedy changes a setting or the text, so that none of these results could be used.
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    _remove(partial)
+
+
+def _require_replaceable(folder: Path) -> None:
+    """Only prepared data, or nothing, may be replaced: a mistyped path must not cost anyone their files."""
+    if not folder.exists() or _is_prepared(folder):
+        return
+    if not folder.is_dir() or any(folder.iterdir()):
+        raise ConfigError(f"{folder} exists and is not prepared data; choose another folder, or remove it yourself")
+
+
+@contextmanager
+def _sigterm_raises() -> Iterator[None]:
+    """SIGTERM ends the block as an exception, so that nothing is left running; where signals can be handled."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, _: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _move(ready: Path, folder: Path) -> None:
+    replaced = _beside(folder, "replaced")
+    _remove(replaced)
+    if folder.exists():
+        folder.rename(replaced)
+    ready.rename(folder)
+    _remove(replaced)
+
+
+def _beside(folder: Path, what: str) -> Path:
+    return folder.with_name(f".{folder.name}.{what}")
+
+
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+class Preparation:
+    """From an open corpus to a data folder; text is streamed, never held as a whole.
+
+    ``processes``: ``None`` for one per core, if the corpus is large enough to be worth starting them. Neither their
+    number nor interruptions change a byte of the result.
+    """
+
+    def __init__(
+        self, recipe: Recipe, corpus: Corpus, folder: Path, *, cache: Path, processes: int | None, progress: Progress
+    ) -> None:
+        self._recipe, self._corpus, self._cache = recipe, corpus, cache
+        self._partial = Partial(folder, recipe)
+        self._progress = progress
+        self._processes = _suitable(corpus) if processes is None else processes
+        self._results: dict[Unit, Result] = {}
+
+    def run(self) -> Path:
+        """The complete data folder, inside the partial one."""
+        inputs = self._partial.open(_files(self._corpus))
+        with ExitStack() as stack:
+            executor = self._executor(stack)
+            self._clean(executor)
+            subwords = self._learn_subwords()
+            self._encode(executor)
+        return self._assemble(subwords.vocabulary, inputs)
+
+    def _executor(self, stack: ExitStack) -> Executor | WorkerPool:
+        if self._processes == 1:
+            return Executor(self._recipe, self._corpus, self._partial, PIECE)
+        folders = {"cache": str(self._cache), "folder": str(self._partial.folder)}
+        about = {"recipe": self._recipe.as_settings(), "piece": PIECE, **folders}
+        return stack.enter_context(WorkerPool(self._processes, about))
+
+    def _run(self, executor: Executor | WorkerPool, stage: str, units: Sequence[Unit], total: int | None) -> None:
+        """All units of a stage, except those that were done before an interruption."""
+        known = {unit: result for unit in units if (result := self._partial.result(unit)) is not None}
+        done = sum(result["pairs"] for unit, result in self._results.items() if unit.stage == units[0].stage)
+
+        def advance(pairs: int) -> None:
+            nonlocal done
+            done += pairs
+            self._progress(stage, done, total)
+
+        advance(sum(result["pairs"] for result in known.values()))
+        missing = [unit for unit in units if unit not in known]
+        executor.run(missing, advance)
+        for unit in missing:
+            result = self._partial.result(unit)
+            assert result is not None, f"{unit.name} left no result"
+            known[unit] = result
+        self._results |= known
+
+    def _clean(self, executor: Executor | WorkerPool) -> None:
+        # Dev and test sets of all languages first: their English must not be in any training text.
+        held_out = [Unit("clean", split, arm) for split in ("dev", "test") for arm in self._corpus]
+        self._run(executor, "cleaning", held_out, None)
+        guard = set().union(*(unpack(bytes.fromhex(self._results[unit][GUARD])) for unit in held_out))
+        with open_atomically(self._partial.folder / GUARD) as (file,):
+            file.write(pack(guard))
+        train = [Unit("clean", "train", arm) for arm in self._corpus]
+        # The largest first: other processes do the small ones meanwhile.
+        self._run(executor, "cleaning", sorted(train, key=lambda unit: -_size(self._corpus[unit.arm]["train"])), None)
+
+    def _learn_subwords(self) -> Subwords:
+        self._progress("learning subwords", 0, None)
+        path = self._partial.folder / SUBWORDS
+        if not path.exists():
+            part = path.with_suffix(".part")
+            Subwords.train(self._sample(), tuple(self._corpus), self._recipe.subwords).save(part)
+            part.replace(path)
+        return Subwords.load(path)
+
+    def _sample(self) -> Iterator[str]:
+        """Both sides of the same number of training pairs of each language; small languages repeat theirs."""
+        rng = np.random.default_rng(self._recipe.seed)
+        for arm in self._corpus:
+            unit = Unit("clean", "train", arm)
+            available = self._results[unit]["pairs"]
+            chosen = np.bincount(sample_lines(available, self._recipe.subwords.lines, rng), minlength=available)
+            for path in self._partial.text(unit):
+                yield from _repeated(path, chosen)
+
+    def _encode(self, executor: Executor | WorkerPool) -> None:
+        total = sum(result["pairs"] for unit, result in self._results.items() if unit.stage == "clean")
+        self._run(executor, "encoding", self._all_pieces(), total)
+        for arm in self._corpus:
+            left = sum(self._results[unit]["kept"] for unit in self._pieces("train", arm))
+            _require_some_left(arm, left, self._recipe.subwords)
+
+    def _all_pieces(self) -> list[Unit]:
+        """In the order of the arrays."""
+        return [unit for split in SPLITS for arm in self._corpus for unit in self._pieces(split, arm)]
+
+    def _pieces(self, split: Split, arm: Arm) -> list[Unit]:
+        cleaned = self._results[Unit("clean", split, arm)]
+        return [Unit("encode", split, arm, piece) for piece in range(len(cleaned["pieces"]))]
+
+    def _assemble(self, vocabulary: int, inputs: dict[str, InputFile]) -> Path:
+        ready = self._partial.empty_folder("ready")
+        self._copy_texts(ready)
+        with StoreWriter(ready, tuple(self._corpus), vocabulary) as writer:
+            self._append_pieces(writer)
+            writer.finish(
+                low_resource=low_resource(self._recipe.corpus, writer.sizes),
+                target=self._recipe.corpus.target,
+                cleaning=self._counts(),
+                settings=self._recipe.as_settings(),
+                inputs=inputs,
+            )
+        return ready
+
+    def _copy_texts(self, ready: Path) -> None:
+        """Not moved: a preparation that resumes from here needs them where they are."""
+        held_out = (Unit("clean", split, arm) for split in ("dev", "test") for arm in self._corpus)
+        texts = (path for unit in held_out for path in self._partial.text(unit))
+        for path in (self._partial.folder / SUBWORDS, *texts):
+            copy = ready / path.relative_to(self._partial.folder)
+            copy.parent.mkdir(exist_ok=True)
+            shutil.copyfile(path, copy)
+
+    def _append_pieces(self, writer: StoreWriter) -> None:
+        units = self._all_pieces()
+        done, total = 0, sum(self._results[unit]["pairs"] for unit in units)
+        for unit in units:
+            self._progress("assembling", done, total)
+            result = self._results[unit]
+            source, target = read_encoded(self._partial.encoded(unit), result["sides"], writer.vocabulary)
+            writer.append(unit.split, unit.arm, source, target)
+            done += result["pairs"]
+        self._progress("assembling", done, total)
+
+    def _counts(self) -> Counts:
+        """As cleaning counted, with the pairs of too many subwords added to those that were too long."""
+        counts: Counts = {arm: {} for arm in self._corpus}
+        for split in ("dev", "test", "train"):
+            for arm in self._corpus:
+                dropped = sum(self._dropped(unit) for unit in self._pieces(split, arm))
+                of = counts[arm][split] = dict(self._results[Unit("clean", split, arm)]["counts"])
+                if dropped:
+                    of[TOO_LONG] += dropped
+                    of[KEPT] -= dropped
+        return counts
+
+    def _dropped(self, unit: Unit) -> int:
+        result = self._results[unit]
+        return int(result["pairs"] - result["kept"])
+
+
+def _files(corpus: Corpus) -> list[Path]:
+    texts = (text for splits in corpus.values() for text in splits.values())
+    return list(dict.fromkeys(path for text in texts for path in text.files))
+
+
+def _size(text: ParallelText) -> int:
+    """Bytes of text, approximately."""
+    return text.size + sum(path.stat().st_size * (_UNPACKED if path.suffix == ".gz" else 1) for path in text.files)
+
+
+def _suitable(corpus: Corpus) -> int:
+    """As many processes as cores, or one where others would hardly have started when the work is done."""
+    # An archive that every language is read from counts once.
+    files = {path for splits in corpus.values() for path in splits["train"].files}
+    size = _size(ParallelText("all", tuple(files), lambda: iter(())))
+    size += sum(splits["train"].size for splits in corpus.values())
+    return cores() if size >= WORTH_PROCESSES else 1
+
+
+def _repeated(path: Path, times: IntArray) -> Iterator[str]:
+    """Each line as often as ``times`` says; lines that are not wanted are not decoded."""
+    wanted = times > 0
+    with path.open("rb") as file:
+        skip_mark(file)
+        for line, count in zip(compress(file, wanted.tobytes()), times[wanted].tolist(), strict=True):
+            yield from (line.decode().removesuffix("\n"),) * count
+
+
+def _require_some_left(arm: Arm, left: int, config: SubwordsConfig) -> None:
+    if not left:
+        limit = f"subwords.max_subwords {config.max_subwords}"
+        raise ConfigError(f"all training pairs of {arm!r} are longer than {limit}; raise it, or remove the language")

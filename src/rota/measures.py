@@ -1,0 +1,120 @@
+"""What a teacher can ask to have measured. Frozen dataclasses: they say what and how, and hold no tensors.
+
+A teacher names its measures in ``watches``; ``training/probe.py`` has one gauge for each class here, which measures a
+real student; :meth:`Measure.imagine` says what a scripted student would show. An observation maps each measure to
+its value. Losses are nats per real target token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+Weights = Literal["raw", "average"]
+"""The student's weights after the last update, or their exponential moving average."""
+
+
+class Scene(NamedTuple):
+    """What a scripted student shows at one moment, in simulations and contract tests."""
+
+    losses: Mapping[str, float]  # dev loss of every arm
+    before: Mapping[str, float]  # the same before the updates since the last observation
+    train_losses: Mapping[str, tuple[float, int]]  # sum over those updates, and their number, by arm played
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Base of all measures. Equal parameters make equal measures, so that an observation can be looked up by them."""
+
+    record: ClassVar[str | None] = None
+    """The key of the value in ``observations.jsonl``; None if it is not recorded."""
+
+    def __str__(self) -> str:
+        """The class and the parameters that differ from their defaults: the key of a gauge in a checkpoint."""
+        changed = [
+            f"{field.name}={getattr(self, field.name)!r}"
+            for field in fields(self)
+            if getattr(self, field.name) != field.default
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def imagine(self, scene: Scene) -> Any:  # noqa: ARG002 - for those who can
+        """The value that a scripted student would show."""
+        raise ValueError(f"a scripted student cannot show {self}; try this teacher in real training")
+
+
+@dataclass(frozen=True)
+class TrainLoss(Measure):
+    """Mean training loss of the updates since the last observation: a number, or a mapping from arms. Costs nothing."""
+
+    by: Literal["run", "arm"] = "run"
+
+    def imagine(self, scene: Scene) -> float | dict[str, float]:
+        return mean_train_loss(self, scene.train_losses)
+
+
+def mean_train_loss(measure: TrainLoss, train_losses: Mapping[str, tuple[float, int]]) -> float | dict[str, float]:
+    if measure.by == "arm":
+        return {arm: total / count for arm, (total, count) in train_losses.items()}
+    return sum(total for total, _ in train_losses.values()) / sum(count for _, count in train_losses.values())
+
+
+@dataclass(frozen=True)
+class DevLoss(Measure):
+    """Loss on a fixed dev batch of each arm: a mapping from arms.
+
+    ``arms``: those played since the last observation, or all. ``when``: after the updates, or around them, which gives
+    pairs (before, after) of the arms played. ``data``: ``first-arm-train`` is one training batch of the first
+    arm for all of them, as in the released code of the paper.
+    """
+
+    record: ClassVar[str | None] = "dev_loss"
+    arms: Literal["played", "all"] = "played"
+    when: Literal["after", "around"] = "after"
+    tokens: int = 8_000  # of each batch, at most
+    weights: Weights = "raw"
+    smoothed: bool = False  # with the label smoothing of training
+    data: Literal["dev", "first-arm-train"] = "dev"
+
+    def imagine(self, scene: Scene) -> dict[str, Any]:
+        arms = scene.losses if self.arms == "all" else scene.train_losses
+        if self.when == "around":
+            return {arm: (scene.before[arm], scene.losses[arm]) for arm in scene.train_losses}
+        return {arm: scene.losses[arm] for arm in arms}
+
+
+@dataclass(frozen=True)
+class JointLoss(Measure):
+    """Loss on a fixed dev batch with about as many tokens of every arm: a number."""
+
+    record: ClassVar[str | None] = "joint_loss"
+    tokens: int = 8_000
+    weights: Weights = "raw"
+    smoothed: bool = False
+
+    def imagine(self, scene: Scene) -> float:
+        """A multilingual batch has every arm in equal parts."""
+        return float(np.mean(list(scene.losses.values())))
+
+
+@dataclass(frozen=True)
+class GroupLosses(Measure):
+    """Losses of small groups of sentences, arm by arm: an array, the state of the DQN teacher.
+
+    ``refresh_every`` k: only every k-th group is measured again at an observation, in rotation. ``summed``: over the
+    tokens of a group and with label smoothing, as in the released code of the paper.
+    """
+
+    groups: int = 25  # of each arm
+    sentences: int = 10  # of each group, at most
+    refresh_every: int = 1
+    data: Literal["dev", "train"] = "dev"
+    weights: Weights = "raw"
+    summed: bool = False
+
+    def imagine(self, scene: Scene) -> Any:
+        """Groups differ in difficulty by fixed factors from 0.8 to 1.2."""
+        return np.outer(list(scene.losses.values()), np.linspace(0.8, 1.2, self.groups)).ravel()

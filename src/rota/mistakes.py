@@ -1,0 +1,52 @@
+"""Mistakes in a config that show before anything is prepared: preparing may take long."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rota.config import RunConfig
+from rota.runs import Run
+from rota.settings import ConfigError
+
+if TYPE_CHECKING:
+    from rota.team import Team
+
+logger = logging.getLogger(__name__)
+
+
+def check_before_preparing(config: RunConfig, run: Path, team: Team) -> None:
+    """All of them, for the run in the folder ``run`` that ``team`` is about to train."""
+    from rota.student.hardware import check_machine
+
+    check_durations(config)
+    check_machine(config.student)
+    check_sharing(config, run, team)
+
+
+def check_durations(config: RunConfig) -> None:
+    """Warm-ups and phases that outlast a run are nearly always settings of a longer one."""
+    steps = config.training.steps
+    config.teacher.check(steps)
+    rising = config.student.lr_warmup.steps(steps)
+    if rising >= steps:
+        logger.warning(
+            "student.lr_warmup lasts %d steps and the run %d: the rate never reaches its peak", rising, steps
+        )
+
+
+def check_sharing(config: RunConfig, run: Path, team: Team) -> None:
+    """A new run needs as many batches in an update for each process; one that resumes takes the processes it gets."""
+    accumulate, size = config.training.accumulate, team.size
+    started = team.share(lambda: Run(run).exists)
+    if accumulate % size == 0:
+        return
+    found = f"training.accumulate is {accumulate} and there are {size} processes"
+    if not started:
+        even = size * (accumulate // size + 1)
+        remedy = f"write for example --set training.accumulate={even}"
+        raise ConfigError(f"{found}, which share the batches of an update: {remedy}")
+    if team.first:
+        idle = f"{size - accumulate} without a batch" if size > accumulate else "some wait for others"
+        logger.warning("%s: %s in each update", found, idle)

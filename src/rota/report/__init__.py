@@ -1,0 +1,6 @@
+"""From the files of runs to tables, figures and one page; no model is loaded, and torch is not imported.
+
+``folders`` finds the runs, ``study`` sorts them into rows (schedules) and seeds and reads their records (``history``:
+the step record in windows). ``numbers/`` makes values, means and differences of them; ``tables/``, ``figures/`` and
+``sentences`` show these numbers. ``assemble`` puts everything into sections, and ``page`` writes them to disk.
+"""

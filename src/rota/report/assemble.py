@@ -1,0 +1,176 @@
+"""A whole report: tables, figures and a page, from the records of runs and from nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rota.report.figures.drawing import Look, Picture, schedule_looks
+from rota.report.figures.results import cost_figure, difference_figure, loss_figure, pareto_figure
+from rota.report.figures.shares import evolution, proportions
+from rota.report.figures.teachers import (
+    epsilon_figure,
+    how_to_probe,
+    q_network_figures,
+    scores_figure,
+    signal_figure,
+)
+from rota.report.folders import Progress, check_folder
+from rota.report.numbers.measures import HIGH, LOW, MACRO, measured
+from rota.report.page import MADE_BY, Section, write_report
+from rota.report.sentences import HEADLINES, headlines, how_made, missing, what_was_run
+from rota.report.study import MAIN_TABLES, Row, Study, read_study
+from rota.report.tables.budgets import budget_table, convergence_tables, cost_table, data_table
+from rota.report.tables.scores import ablation_tables, average_tables, language_tables
+
+
+@dataclass(frozen=True)
+class Report:
+    """Where a report was written, and what it says first."""
+
+    page: Path
+    baseline: str
+    summary: list[str]
+    missing: list[str]
+    tables: list[str]
+    figures: list[str]
+
+
+def make_report(
+    paths: Sequence[Path],
+    out: Path,
+    *,
+    title: str | None = None,
+    baseline: str | None = None,
+    progress: Progress = lambda *_: None,
+) -> Report:
+    """Write ``index.html``, ``report.md``, ``tables/`` (md, tex, csv) and ``figures/`` (png) for runs or suites.
+
+    Tables and figures that an earlier report left in ``out``, and that this one does not have, are removed.
+    """
+    check_folder(out, "--out")
+    study = read_study(paths, progress)
+    against = study.baseline(baseline)
+    sections = make_sections(study, against, progress)
+    title = title or f"Training schedules: {', '.join(path.resolve().name for path in paths)}"
+    names = write_report(out, title, what_was_run(study), sections)
+    return Report(out / "index.html", against.title, headlines(study, against), missing(study, against), *names)
+
+
+def make_sections(study: Study, baseline: Row, progress: Progress = lambda *_: None) -> list[Section]:
+    makers: list[Callable[[], Section]] = [
+        lambda: _summary(study, baseline),
+        lambda: Section("missing", "What is missing", points=missing(study, baseline)),
+        lambda: _averages(study, baseline),
+        lambda: _curves(study, baseline),
+        lambda: Section("languages", "Every language", tables=language_tables(study, baseline)),
+        lambda: Section("convergence", "Speed of convergence", tables=convergence_tables(study)),
+        lambda: Section("ablations", "Other settings of the learned teachers", tables=ablation_tables(study)),
+        lambda: _schedules(study),
+        lambda: _teachers(study),
+        lambda: _costs(study, baseline),
+        lambda: _making(study),
+    ]
+    sections = []
+    for done, make in enumerate(makers, start=1):
+        sections.append(make())
+        progress("tables and figures", done, len(makers))
+    return sections
+
+
+def _present(pictures: Sequence[Picture | None]) -> list[Picture]:
+    return [picture for picture in pictures if picture is not None]
+
+
+def _summary(study: Study, baseline: Row) -> Section:
+    points = headlines(study, baseline)
+    lead = (
+        f"Each schedule is compared with {baseline.title} under the same seeds, over all languages, each of which "
+        "counts the same. Differences are means over seeds with their 95 % intervals; dev losses are nats per "
+        "token (less is better), chrF and BLEU are points (more is better)."
+    )
+    if not points:
+        lead = (
+            "There is nothing to compare yet: it takes a finished run of two schedules, and two seeds for an interval."
+        )
+    rows, looks = study.main, looks_of(study)
+    pictures = [difference_figure(rows, baseline, metric, looks) for metric in HEADLINES]
+    return Section("summary", "Summary", [lead], points, pictures=_present(pictures))
+
+
+def _averages(study: Study, baseline: Row) -> Section:
+    rows = study.main
+    shown = [metric for metric in HEADLINES if metric in measured(study)]
+    pictures = _present([pareto_figure(rows, metric, looks_of(study)) for metric in shown])
+    return Section("averages", "Averages and differences", pictures=pictures, tables=average_tables(study, baseline))
+
+
+def looks_of(study: Study) -> dict[str, Look]:
+    """A schedule looks the same in all figures; those of the main tables come first."""
+    changed = [row for row in study.with_runs if row.table not in MAIN_TABLES]
+    return schedule_looks([row.name for row in (*study.main, *changed)])
+
+
+def _curves(study: Study, baseline: Row) -> Section:
+    """All schedules for every group of languages; controls and ablations for all languages, beside what they vary."""
+    looks, main = looks_of(study), study.of_tables("main", "other")
+    pictures = [loss_figure(main, baseline, group, looks) for group in (MACRO, LOW, HIGH)]
+    controls = study.of_tables("control")
+    parts = [("control", "controls", controls, [study.control_of(row) for row in controls])]
+    for teacher, rows in study.ablations.items():
+        default = study.default_of(teacher)
+        parts.append((teacher, f"settings of {teacher if default is None else default.label}", rows, [default]))
+    for part, about, rows, varied in parts:
+        beside = [row for row in (baseline, *varied) if row is not None and row not in rows]
+        if rows:
+            both = [*dict.fromkeys(beside), *rows]
+            pictures.append(loss_figure(both, baseline, MACRO, looks, part=part, about=about))
+    return Section("curves", "Dev loss during training", pictures=_present(pictures))
+
+
+def _schedules(study: Study) -> Section:
+    rows = study.main
+    pictures = [proportions(study, rows), *(evolution(row) for row in rows if row.learned)]
+    return Section("schedules", "What the schedules did", pictures=pictures)
+
+
+def _teachers(study: Study) -> Section:
+    rows = [row for row in study.main if row.learned]
+    pictures = [
+        epsilon_figure(rows, looks_of(study)),
+        signal_figure(rows, looks_of(study)),
+        *(scores_figure(row) for row in rows),
+    ]
+    maps = [picture for row in rows for picture in q_network_figures(row)]
+    sentences, commands = [], []
+    unprobed = _unprobed(study)
+    if unprobed is not None:
+        sentences = [
+            f"The Q network of {unprobed.title} has not been probed. These commands do, then make the report again:"
+        ]
+        commands = how_to_probe(unprobed.runs[min(unprobed.runs)])
+    return Section(
+        "teachers", "What the learned teachers did", sentences, commands=commands, pictures=[*_present(pictures), *maps]
+    )
+
+
+def _unprobed(study: Study) -> Row | None:
+    """The default row of the first teacher with a Q network, if none of its runs has been probed."""
+    rows = [row for row in study.of_tables("main", "other") if row.first.has_q_network]
+    default = study.default_of(rows[0].teacher) if rows else None
+    return default if default is not None and not any(run.probes() for run in default.runs.values()) else None
+
+
+def _costs(study: Study, baseline: Row) -> Section:
+    pictures = _present([cost_figure(study.main)])
+    tables = [budget_table(study, baseline), cost_table(study, baseline)]
+    return Section("costs", "Budgets and cost", pictures=pictures, tables=tables)
+
+
+def _making(study: Study) -> Section:
+    lead = (
+        f"{MADE_BY} Every number stands at full precision in the CSV under its table. "
+        "Standard deviations are over seeds, n \N{MINUS SIGN} 1 in the denominator; intervals are paired by seed."
+    )
+    return Section("making", "How this was made", [lead], how_made(study), tables=[data_table(study)])

@@ -1,0 +1,178 @@
+"""Where the runs of a study lie, what a suite says of them, and copies of their records without models."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rota.files import damaged, open_atomically, read_json
+from rota.runs import REMEDY, Run
+from rota.runs.run import RecordName
+
+Progress = Callable[[str, int, int | None], None]
+"""Hears (stage, done, in all)."""
+
+SUITE = "suite.json"
+RESTORE = "restore it, or delete it: rows are then named after their folders"
+
+KINDS: dict[type, str] = {int: "a whole number", str: "a text", list: "a list", dict: "a mapping"}
+
+NEEDED: dict[str, type] = {
+    "seed": int,
+    "config.data": dict,
+    "config.student.preset": str,
+    "config.teacher.name": str,
+    "config.training.steps": int,
+    "config.training.tokens": int,
+    "data.fingerprint": str,
+    "data.low_resource": list,
+    "data.sizes": dict,
+    "versions": dict,
+    "hardware.machine": str,
+    "hardware.cores": int,
+    "hardware.threads": int,
+}
+"""What every report reads in the description of a run."""
+
+
+def check_described(run: Run) -> None:
+    """Refuse a run whose description lacks something that a report asks of it."""
+    for key, kind in NEEDED.items():
+        found = run.setting(key)
+        if not isinstance(found, kind):
+            raise damaged(run.about_path, f"{key} is {_shown(found)}, not {KINDS[kind]}", REMEDY)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def check_folder(path: Path, option: str) -> None:
+    """Refuse a path that cannot be a folder, because it or a part of it is a file."""
+    for part in (path, *path.parents):
+        if part.exists() and not part.is_dir():
+            raise ValueError(f"{option} is {str(path)!r}, but {part} is a file; name a folder")
+
+
+def suite_folder(path: Path) -> Path | None:
+    """The folder with ``suite.json``: the path itself, or above a row or a run of a suite."""
+    path = path.resolve()
+    return next((folder for folder in (path, path.parent, path.parent.parent) if is_suite(folder)), None)
+
+
+def is_suite(path: Path) -> bool:
+    return (path / SUITE).exists()
+
+
+def suite_of(path: Path) -> dict[str, Any]:
+    """What ``suite.json`` says of a path in a suite; empty elsewhere."""
+    folder = suite_folder(path)
+    return {} if folder is None else _checked_suite(folder / SUITE)
+
+
+def _checked_suite(path: Path) -> dict[str, Any]:
+    suite = read_json(path, remedy=RESTORE)
+    rows, seeds = suite.get("rows", []), suite.get("seeds", [])
+    if not (isinstance(rows, list) and all(isinstance(row, dict) and isinstance(row.get("name"), str) for row in rows)):
+        raise damaged(path, f"rows is {_shown(rows)}, not a list of rows with names", RESTORE)
+    if not (isinstance(seeds, list) and all(isinstance(seed, int) for seed in seeds)):
+        raise damaged(path, f"seeds is {_shown(seeds)}, not a list of whole numbers", RESTORE)
+    return suite
+
+
+def run_folders(path: Path) -> list[Path]:
+    """The runs in a folder: itself, those below it, or those two levels below, as in a suite."""
+    if not path.is_dir():
+        raise ValueError(f"no folder {str(path)!r}; give run folders or the folder of a suite")
+    if Run(path).exists:
+        return [path]
+    return sorted((found for found in (*path.glob("*"), *path.glob("*/*")) if Run(found).exists), key=_natural)
+
+
+def _natural(path: Path) -> list[tuple[int, str]]:
+    """Seed 10 after seed 9."""
+    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", str(path))]
+
+
+COPIED: tuple[RecordName, ...] = ("validations", "timings", "evals")
+PACKED: tuple[RecordName, ...] = ("steps", "observations", "rewards")
+"""Records with an entry for every step or decision, which are copied gzipped."""
+
+
+def copy_records(path: Path, out: Path, progress: Progress = lambda *_: None) -> int:
+    """Copy what a report needs of the runs in ``path`` to ``out``; returns the bytes written.
+
+    The folder ``out`` is laid out like ``path``. The same records give the same bytes.
+    """
+    check_target([path], out)
+    path = path.resolve()
+    folders = run_folders(path)
+    root = suite_folder(path) or (path.parent if path in folders else path)
+    written = _copy(root / SUITE, out / SUITE)
+    for done, folder in enumerate(folders, start=1):
+        written += _copy_run(Run(folder), Run(out / folder.relative_to(root)))
+        progress(f"copying {path.name}", done, len(folders))
+    return written
+
+
+def copy_all(paths: Sequence[Path], out: Path, progress: Progress = lambda *_: None) -> int:
+    """One study straight into ``out``, several into a folder each."""
+    check_target(paths, out)
+    if len(paths) == 1:
+        return copy_records(paths[0], out, progress)
+    return sum(copy_records(path, out / path.resolve().name, progress) for path in paths)
+
+
+def check_target(paths: Sequence[Path], out: Path) -> None:
+    """Refuse a folder for copies that lies in what is copied, and two studies that would be copied into one folder."""
+    check_folder(out, "--records")
+    names = [path.resolve().name for path in paths]
+    for path, name in zip(paths, names, strict=True):
+        target = (out if len(paths) == 1 else out / name).resolve()
+        if path.resolve() in (target, *target.parents):
+            raise ValueError(f"{out} lies in {path}, whose records are to be copied; choose a folder outside")
+        if names.count(name) > 1:
+            raise ValueError(f"two of the folders are named {name!r}; copy their records one at a time")
+
+
+def _copy_run(run: Run, copy: Run) -> int:
+    copy.write_about(_without_paths(run.about))
+    written = copy.about_path.stat().st_size + _copy(run.selection_path, copy.selection_path)
+    written += sum(_copy(run.find_record(name), copy.record_path(name)) for name in COPIED)
+    written += sum(_pack(run.find_record(name), copy.record_path(name)) for name in PACKED)
+    probes = sorted(run.policy_folder.glob("*.json"))
+    return written + sum(_copy(probe, copy.policy_folder / probe.name) for probe in probes)
+
+
+def _without_paths(about: dict[str, Any]) -> dict[str, Any]:
+    """Of the folder of the data only the name: records are for others, whose machines have other paths."""
+    data = about["data"]
+    return about | {"data": data | {"folder": Path(data["folder"]).name} if "folder" in data else data}
+
+
+def _copy(source: Path | None, target: Path) -> int:
+    """Bytes written; nothing where there is no such file."""
+    if source is None or not source.exists():
+        return 0
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+    return target.stat().st_size
+
+
+def _pack(source: Path | None, target: Path) -> int:
+    """Without name and time of the file, so that the same record gives the same bytes."""
+    target = target.with_name(f"{target.name}.gz")
+    if source is None or source.suffix == ".gz":
+        return _copy(source, target)
+    with (
+        source.open("rb") as plain,
+        open_atomically(target) as [file],
+        gzip.GzipFile("", "wb", compresslevel=9, fileobj=file, mtime=0) as packed,
+    ):
+        shutil.copyfileobj(plain, packed)
+    return target.stat().st_size

@@ -1,0 +1,93 @@
+"""The numbers a report compares: from the records of a run to one value for each language and group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from rota.report.study import Study, StudyRun
+from rota.runs.standing import Scores
+from rota.types import Arm
+
+LOW, HIGH, MACRO = "low-resource", "high-resource", "macro"
+GROUPS = (LOW, HIGH, MACRO)
+"""Scopes beside the languages: means over languages, each counting the same."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One way to judge a run. ``name`` is also the name of the score in the record of evaluations, if it is one."""
+
+    name: str
+    label: str
+    unit: str
+    digits: int
+    higher_is_better: bool
+
+    def written(self, value: float) -> str:
+        return f"{value:.{self.digits}f}"
+
+    def signed(self, value: float) -> str:
+        """With a true minus sign; a zero has none."""
+        text = f"{value:+.{self.digits}f}"
+        return self.written(0.0) if float(text) == 0 else text.replace("-", "\N{MINUS SIGN}")
+
+
+FINAL_LOSS = Metric("dev-loss", "dev loss", "nats per token", 3, higher_is_better=False)
+BEST_LOSS = Metric("best-dev-loss", "lowest dev loss", "nats per token", 3, higher_is_better=False)
+CHRF = Metric("chrf", "chrF", "points", 2, higher_is_better=True)
+BLEU = Metric("bleu", "BLEU", "points", 2, higher_is_better=True)
+COMET = Metric("comet", "COMET", "points", 2, higher_is_better=True)
+
+METRICS = (FINAL_LOSS, BEST_LOSS, CHRF, BLEU, COMET)
+"""In the order of headlines: losses and chrF tell small differences apart sooner than BLEU."""
+
+
+def measured(study: Study) -> list[Metric]:
+    """The metrics for which at least one finished run has a value."""
+    finished = [run for run in study.runs if run.finished]
+    return [metric for metric in METRICS if any(values(run, metric) for run in finished)]
+
+
+@cache
+def values(run: StudyRun, metric: Metric) -> dict[str, float]:
+    """By language, then by group; empty where the run has no such record."""
+    if metric is FINAL_LOSS:
+        return with_groups(run.validations[-1]["dev_loss"], run) if run.validations else {}
+    if metric is BEST_LOSS:
+        return _lowest(run)
+    return {} if run.scores is None else with_groups(run.scores.values(metric.name), run)
+
+
+def with_groups(by_language: Mapping[Arm, float], run: StudyRun) -> dict[str, float]:
+    """The same with the means of those groups of which every language has a value."""
+    groups = {LOW: run.low_resource, HIGH: run.high_resource, MACRO: list(run.sizes)}
+    means = {
+        name: sum(by_language[arm] for arm in arms) / len(arms)
+        for name, arms in groups.items()
+        if arms and all(arm in by_language for arm in arms)
+    }
+    return {**by_language, **means}
+
+
+def _lowest(run: StudyRun) -> dict[str, float]:
+    """The lowest value that each language and each group reached at any validation, each at its own step."""
+    lowest: dict[str, float] = {}
+    for entry in run.validations:
+        for scope, loss in with_groups(entry["dev_loss"], run).items():
+            lowest[scope] = min(loss, lowest.get(scope, loss))
+    return lowest
+
+
+def lowest_loss_step(run: StudyRun, scope: str = LOW) -> int | None:
+    """The first validation at which the dev loss of a group was lowest."""
+    losses = [(with_groups(entry["dev_loss"], run).get(scope), entry["step"]) for entry in run.validations]
+    known = [(loss, step) for loss, step in losses if loss is not None]
+    return min(known)[1] if known else None
+
+
+def how_scored(scores: Scores) -> tuple[object, ...]:
+    """What must agree before two runs' scores may be compared: selection, combination, of how many, and search."""
+    model = scores.model
+    return model.select, model.combine, len(model.steps), tuple(sorted(scores.search.items()))

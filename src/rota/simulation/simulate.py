@@ -1,0 +1,135 @@
+"""Any teacher in a scripted world, in seconds, beside the best fixed mixture. For understanding, not for results."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from rota.simulation.worlds import ScriptedStudent, World
+from rota.teachers import TeacherConfig, build_teacher
+from rota.training.turns import Turns
+from rota.types import Arm, FloatArray, Teacher
+
+POINTS = 100
+"""Points of the loss curves that a simulation keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationResult:
+    """What a teacher did and where the student ended; plain values, ready for JSON."""
+
+    shares: dict[Arm, float]  # of the updates
+    steps: list[int]  # at which the losses were written down
+    losses: dict[Arm, list[float]]  # dev losses without noise, nats per token
+    played: dict[Arm, list[int]]  # updates since the step before
+    final_losses: dict[Arm, float]
+    macro_loss: float  # mean of the final losses
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class _Curves:
+    """Losses and counts at some steps along the way."""
+
+    def __init__(self, arms: tuple[Arm, ...], losses: FloatArray) -> None:
+        self.arms, self.steps = arms, [0]
+        self.losses, self.played = [losses], [Counter[Arm]()]
+
+    def point(self, step: int, losses: FloatArray, played: Counter[Arm]) -> None:
+        """Write down the losses now and move the counts since the last point here."""
+        self.steps.append(step)
+        self.losses.append(losses)
+        self.played.append(Counter(played))
+        played.clear()
+
+    def result(self) -> SimulationResult:
+        total: Counter[Arm] = sum(self.played, Counter())
+        final = self.losses[-1]
+        return SimulationResult(
+            shares={arm: total[arm] / max(1, total.total()) for arm in self.arms},
+            steps=self.steps,
+            losses={arm: [float(losses[i]) for losses in self.losses] for i, arm in enumerate(self.arms)},
+            played={arm: [played[arm] for played in self.played] for arm in self.arms},
+            final_losses={arm: float(loss) for arm, loss in zip(self.arms, final, strict=True)},
+            macro_loss=float(final.mean()),
+        )
+
+
+def simulate(
+    teacher: Teacher,
+    world: World,
+    steps: int,
+    *,
+    decide_every: int = 1,
+    observe_every: int | None = None,
+    rng: np.random.Generator | None = None,
+) -> SimulationResult:
+    """The training loop with a scripted student; ``rng`` is for the noise of its losses."""
+    turns = Turns(teacher, decide_every=decide_every, observe_every=observe_every)
+    student = ScriptedStudent(world, np.random.default_rng(0) if rng is None else rng)
+    curves = _Curves(world.arms, student.losses())
+    since_point, every = Counter[Arm](), max(1, steps // POINTS)
+    while student.step < steps:
+        arm = turns.decide(student.step).arm
+        turns.played(student.update(arm), {arm: 1})
+        since_point[arm] += 1
+        measures = turns.due(student.step)
+        if measures is not None:
+            scene = student.scene(turns.window())
+            turns.tell(student.step, {measure: measure.imagine(scene) for measure in measures})
+        if student.step % every == 0 or student.step == steps:
+            curves.point(student.step, student.losses(), since_point)
+    return curves.result()
+
+
+def simulate_config(config: TeacherConfig, world: World, steps: int, *, seed: int = 1) -> SimulationResult:
+    """The teacher of a config, deciding and observing as often as it says."""
+    teacher_rng, noise_rng = np.random.default_rng(seed).spawn(2)
+    teacher = build_teacher(config, world.classroom(steps), teacher_rng)
+    every, observe = config.decide_every, config.observe_every
+    return simulate(teacher, world, steps, decide_every=every, observe_every=observe, rng=noise_rng)
+
+
+def fixed_mixture(world: World, shares: Mapping[Arm, float], steps: int) -> SimulationResult:
+    """Exactly these shares at every moment, which need not sum to one: no teacher and no chance."""
+    row = np.array([shares.get(arm, 0.0) for arm in world.arms], dtype=float)
+    if not row.sum() > 0:
+        raise ValueError(f"the shares {dict(shares)} give nothing to {', '.join(world.arms)}; give one of them a share")
+    row /= row.sum()
+    curves = _Curves(world.arms, world.final_losses(row, 0))
+    curves.point(steps, world.final_losses(row, steps), Counter())
+    return replace(curves.result(), shares=dict(zip(world.arms, row.tolist(), strict=True)))
+
+
+def best_mixture(world: World, steps: int, *, seed: int = 1, rounds: int = 40, tries: int = 500) -> dict[Arm, float]:
+    """The fixed shares of the lowest macro loss: random ones first, then closer and closer to the best so far."""
+    rng = np.random.default_rng(seed)
+    languages = len(world.arms)
+    candidates = np.vstack(
+        [np.eye(languages), np.full(languages, 1 / languages), rng.dirichlet(np.ones(languages), tries)]
+    )
+    best, lowest = candidates[0], np.inf
+    for number in range(rounds):
+        macro = world.final_losses(candidates, steps).mean(axis=1)
+        if macro.min() < lowest:
+            best, lowest = candidates[int(macro.argmin())], float(macro.min())
+        spread = 0.5 * 0.85**number
+        moved = (1 - spread) * best + spread * rng.dirichlet(np.full(languages, 0.5), tries)
+        shrunk = best * np.exp(spread * rng.standard_normal((tries, languages)))
+        candidates = np.vstack([moved, shrunk / shrunk.sum(axis=1, keepdims=True)])
+    return dict(zip(world.arms, best.tolist(), strict=True))
+
+
+def compare(
+    configs: Mapping[str, TeacherConfig], world: World, steps: int, *, seed: int = 1
+) -> dict[str, SimulationResult]:
+    """Each teacher by its name, beside ``uniform mixture`` and ``best fixed mixture``."""
+    results = {name: simulate_config(config, world, steps, seed=seed) for name, config in configs.items()}
+    results["uniform mixture"] = fixed_mixture(world, dict.fromkeys(world.arms, 1.0), steps)
+    results["best fixed mixture"] = fixed_mixture(world, best_mixture(world, steps, seed=seed), steps)
+    return results

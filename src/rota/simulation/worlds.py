@@ -1,0 +1,168 @@
+"""A scripted student: dev losses that follow closed-form curves. For understanding and for tests, not for results.
+
+The loss of a language is a power law in what was learned for it, from its own updates and, by a transfer matrix, from
+those of others, plus a penalty for repeating a small language too often. Nothing here was fitted to a real student.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from rota.measures import Scene
+from rota.teachers.base import Classroom
+from rota.training.turns import Window
+from rota.types import Arm, FloatArray, State
+
+# K languages, N schedules compared at once
+
+
+@dataclass(frozen=True)
+class World:
+    """What can be learned, and how fast. Arrays have one entry for each language; losses are nats per token."""
+
+    sizes: Mapping[Arm, int]  # updates in an epoch, by language
+    low_resource: tuple[Arm, ...]
+    floor: FloatArray  # the loss that no amount of training goes below
+    scale: FloatArray  # how far above it the loss starts
+    half: FloatArray  # exposure at which the fall slows down
+    power: FloatArray  # of the fall
+    transfer: FloatArray  # (K, K): what an update on the row's language teaches the column's
+    epochs: float = 50.0  # own epochs that do no harm
+    overfit: float = 0.0  # added loss for each factor of e in epochs beyond those
+    noise: float = 0.0  # standard deviation of each measured loss
+    switch: int | None = None  # the step from which ``transfer_after`` holds
+    transfer_after: FloatArray | None = None
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        return tuple(self.sizes)
+
+    def classroom(self, steps: int) -> Classroom:
+        return Classroom(self.sizes, self.low_resource, steps)
+
+    def transfer_at(self, step: int) -> FloatArray:
+        """The matrix of the update after ``step`` completed ones."""
+        if self.switch is None or self.transfer_after is None or step < self.switch:
+            return self.transfer
+        return self.transfer_after
+
+    def losses(self, exposure: FloatArray, updates: FloatArray) -> FloatArray:
+        """Dev losses without noise, (..., K), from what was learned for each language and its own updates."""
+        learned: FloatArray = self.floor + self.scale * (1 + exposure / self.half) ** -self.power
+        harmless = self.epochs * np.array(list(self.sizes.values()), dtype=float)
+        penalty: FloatArray = self.overfit * np.log(np.maximum(updates / harmless, 1.0))
+        return learned + penalty
+
+    def final_losses(self, shares_NK: FloatArray, steps: int) -> FloatArray:
+        """Dev losses (N, K) after ``steps`` updates in fixed shares, which sum to one in each row."""
+        before = steps if self.switch is None else min(self.switch, steps)
+        after = self.transfer_at(steps)
+        exposure_NK = shares_NK @ (before * self.transfer + (steps - before) * after)
+        return self.losses(exposure_NK, shares_NK * steps)
+
+
+class ScriptedStudent:
+    """Learns by the book of its world; also its own probe."""
+
+    def __init__(self, world: World, rng: np.random.Generator) -> None:
+        self.world, self.step = world, 0
+        self._rng = rng
+        self._index = {arm: index for index, arm in enumerate(world.arms)}
+        self._updates = np.zeros(len(world.arms))
+        self._exposure = np.zeros(len(world.arms))
+        self._shown: dict[Arm, float] = {}  # the losses that were seen last
+
+    def update(self, arm: Arm) -> float:
+        """One update; returns the loss of the language before it."""
+        if arm not in self._index:
+            raise ValueError(f"unknown arm {arm!r}; this world has {', '.join(self._index)}")
+        index = self._index[arm]
+        loss = float(self.losses()[index])
+        self._exposure = self._exposure + self.world.transfer_at(self.step)[index]
+        self._updates[index] += 1
+        self.step += 1
+        return loss
+
+    def losses(self) -> FloatArray:
+        """The dev loss of every language now, without noise."""
+        return self.world.losses(self._exposure, self._updates)
+
+    def scene(self, window: Window) -> Scene:
+        """What can be seen of the student now, with noise."""
+        losses = self.losses()
+        if self.world.noise:
+            losses = losses + self.world.noise * self._rng.standard_normal(len(losses))
+        named = dict(zip(self.world.arms, losses.tolist(), strict=True))
+        scene = Scene(named, self._shown or named, window.losses)
+        self._shown = named
+        return scene
+
+    def state_dict(self) -> State:
+        rng = self._rng.bit_generator.state
+        arrays = {"updates": self._updates.copy(), "exposure": self._exposure.copy()}
+        return {"step": self.step, **arrays, "shown": dict(self._shown), "rng": rng}
+
+    def load_state_dict(self, state: State) -> None:
+        self.step, self._rng.bit_generator.state = state["step"], state["rng"]
+        self._updates, self._exposure = np.array(state["updates"]), np.array(state["exposure"])
+        self._shown = dict(state["shown"])
+
+
+def stationary(steps: int) -> World:
+    """Two languages: one is learned by its own updates, the other has nothing to give."""
+    return _pair(steps, np.diag([1.0, 0.0]))
+
+
+def switch(steps: int) -> World:
+    """Two languages: halfway, the one that had something to give runs dry and the other begins to give."""
+    return _pair(steps, np.diag([1.0, 0.0]), at=steps // 2, after=np.diag([0.0, 1.0]))
+
+
+def _pair(steps: int, transfer: FloatArray, at: int | None = None, after: FloatArray | None = None) -> World:
+    both = np.ones(2)
+    return World(
+        {"left": steps, "right": steps},
+        low_resource=(),
+        floor=both,
+        scale=4 * both,
+        half=steps / 2 * both,
+        power=both,
+        transfer=transfer,
+        switch=at,
+        transfer_after=after,
+    )
+
+
+def transfer(steps: int) -> World:
+    """Eight languages in four pairs of a small and a large relative, in the proportions of the paper's corpus."""
+    thousands = {"az": 5.9, "be": 4.5, "gl": 10.0, "sk": 61.5, "tr": 182.0, "ru": 208.0, "pt": 51.8, "cs": 103.0}
+    updates = np.array(list(thousands.values())) * steps / 150_000 * 2.5  # about 20 tokens a sentence, 8k a batch
+    kin = np.kron(np.array([[1.0, 0.2], [0.3, 1.0]]), np.eye(4))  # a small language and its relative are 4 apart
+    kin[1, 7] = kin[7, 1] = kin[3, 5] = kin[5, 3] = kin[1, 3] = kin[3, 1] = 0.2  # Slavic across the pairs
+    kin[5, 7] = kin[7, 5] = 0.3
+    return World(
+        {arm: max(1, round(count)) for arm, count in zip(thousands, updates, strict=True)},
+        low_resource=("az", "be", "gl", "sk"),
+        floor=np.array([2.2, 2.0, 1.5, 1.5, 1.7, 1.8, 1.2, 1.5]),
+        scale=np.full(8, 6.5),
+        half=np.full(8, steps / 300),
+        power=np.full(8, 0.5),
+        transfer=kin + 0.05,
+        epochs=100.0,
+        overfit=0.1,
+    )
+
+
+WORLDS: dict[str, Callable[[int], World]] = {"stationary": stationary, "switch": switch, "transfer": transfer}
+"""The worlds of ``rota simulate``, each made for a number of steps."""
+
+
+def make_world(name: str, steps: int) -> World:
+    if name not in WORLDS:
+        raise ValueError(f"unknown world {name!r}; there are {', '.join(WORLDS)}")
+    if steps < 1:
+        raise ValueError(f"steps is {steps}; simulate at least 1")
+    return WORLDS[name](steps)

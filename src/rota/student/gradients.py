@@ -1,0 +1,65 @@
+"""Gradients with respect to all weights of a network, as vectors of which only products and norms are read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Final
+
+import torch
+from torch import Tensor
+
+CHUNK: Final = 2**16
+"""So many products are added up in float32, their sums in float64: as fast as one sum, and rounding does not grow."""
+
+
+class NetworkGradient:
+    """Implements :class:`rota.types.Gradient`: one tensor for each parameter, in the order of the network.
+
+    ``denominators`` gives those of Adam's steps as they are when it is called, or None before the first update.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor], denominators: Callable[[], list[Tensor] | None]) -> None:
+        self.tensors, self._denominators = list(tensors), denominators
+
+    def dot(self, other: NetworkGradient) -> float:
+        return float(self.dot_with(other.tensors))
+
+    def dot_with(self, tensors: Sequence[Tensor]) -> Tensor:
+        """The dot product, still on the device, because reading it would wait."""
+        products = [torch.dot(ours, theirs) for ours, theirs in zip(self._chunks, _chunks(tensors), strict=True)]
+        return torch.stack(products).double().sum()
+
+    def norm(self) -> float:
+        return math.sqrt(self.dot(self))
+
+    def cosine(self, other: NetworkGradient) -> float:
+        norms = self.norm() * other.norm()
+        return self.dot(other) / norms if norms else 0.0
+
+    def plus(self, other: NetworkGradient) -> NetworkGradient:
+        return self._like(torch._foreach_add(self.tensors, other.tensors))
+
+    def minus(self, other: NetworkGradient) -> NetworkGradient:
+        return self._like(torch._foreach_sub(self.tensors, other.tensors))
+
+    def scaled(self, factor: float) -> NetworkGradient:
+        return self._like(torch._foreach_mul(self.tensors, factor))
+
+    def in_adams_metric(self) -> NetworkGradient:
+        denominators = self._denominators()
+        return self if denominators is None else self._like(torch._foreach_div(self.tensors, denominators))
+
+    def _like(self, tensors: Sequence[Tensor]) -> NetworkGradient:
+        return NetworkGradient(tensors, self._denominators)
+
+    @cached_property
+    def _chunks(self) -> list[Tensor]:
+        return _chunks(self.tensors)
+
+
+def _chunks(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Views of the tensors. Most are small, and splitting those would take longer than their products."""
+    flat = [tensor.reshape(-1) for tensor in tensors]
+    return [chunk for tensor in flat for chunk in (torch.split(tensor, CHUNK) if len(tensor) > CHUNK else (tensor,))]

@@ -1,0 +1,205 @@
+"""The settings of the DQN teacher, with the paper's values as defaults and the released code's as a variant."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from pydantic import BeforeValidator, Field, model_validator
+
+from rota.measures import DevLoss, GroupLosses, JointLoss
+from rota.settings import ConfigError, Count, Duration, DurationField
+from rota.teachers.base import (
+    Classroom,
+    LossKind,
+    SizeChange,
+    TeacherConfig,
+    Variant,
+    WarmupConfig,
+    WarmupField,
+    fill_in,
+)
+from rota.teachers.rewards import REWARDS, SCALES, Reward, RewardName, ScaleName
+from rota.types import Teacher
+
+RELEASED: dict[str, Any] = {
+    "warmup": {"until": "16k"},
+    "reward": "gain-over-mean",
+    "reward_tokens": 1_000,
+    "reward_loss": "smoothed",
+    "state_data": "train",
+    "state_loss": "summed",
+    "groups": 22,
+    "acts_with": "online",
+    "epsilon_decay": "exponential",
+    "below_replay_minimum": "random",
+    "first_transition": "zero-state",
+    "gradient_clip": 100.0,
+}
+"""What ``variant: released`` sets; the defaults are the paper's. The released warm-up tells the rewards."""
+
+
+class DQNConfig(TeacherConfig):
+    """Q network over the dev losses of all languages (Algorithm 2 and Section 4; values from Kumar et al. 2019)."""
+
+    name: Literal["dqn"] = "dqn"
+    variant: Variant = Field("paper", description="released: all options as in the authors' code")
+    warmup: WarmupField = Field(
+        WarmupConfig(until=Duration("16k")),
+        description="steps on the high-resource languages first (paper: 16k, not heard by the teacher); null for none",
+    )
+    decide_every: int = Field(10, ge=1, description="updates between two choices (paper: 10)")
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field((512, 512), description="hidden layers of the Q network")
+    learn: bool = Field(True, description="false: the Q network keeps its random weights, as a control")
+    learning_rate: float = Field(2.5e-4, gt=0, description="of RMSProp (paper: 2.5e-4)")
+    gamma: float = Field(0.99, ge=0, le=1, description="discount of later rewards (paper: 0.99)")
+    tau: float = Field(0.005, ge=0, le=1, description="how far the target network moves at an update (paper: 0.005)")
+    gradient_clip: float | None = Field(None, gt=0, description="largest gradient by value; null: none (released: 100)")
+    replay_minimum: Count = Field(1_000, ge=1, description="transitions before the first update (paper: 1k)")
+    replay_capacity: Count = Field(10_000, ge=1, description="transitions remembered (paper: 10k)")
+    replay_batch: Count = Field(1_000, ge=1, description="transitions in an update (released: 1,000; paper: not given)")
+    epsilon_decay: Literal["linear", "exponential"] = Field(
+        "linear", description="of random choices, from the end of the warm-up; exponential: from step 0 (released)"
+    )
+    epsilon_steps: DurationField = Field(Duration("50k"), description="length of the decay (paper: 50k)")
+    epsilon_floor: float = Field(0.01, ge=0, le=1, description="share of random choices that stays (paper: 0.01)")
+    acts_with: Literal["target", "online"] = Field(
+        "target", description="the network that chooses (Algorithm 2: target)"
+    )
+    below_replay_minimum: Literal["epsilon-greedy", "random"] = Field(
+        "epsilon-greedy", description="how to choose before the first update (Algorithm 2; released: random)"
+    )
+    first_transition: Literal["stored-at-second", "zero-state"] = Field(
+        "stored-at-second", description="with the second observation, or zero-state: with the first (released)"
+    )
+    reward: RewardName = Field(
+        "step-gain", description="loss before minus loss now (paper), or gain-over-mean (released)"
+    )
+    reward_scale: ScaleName = Field("none", description="rewards as they are, by running quantiles, or as z-score")
+    reward_batch: Literal["joint", "current-language"] = Field(
+        "joint", description="multilingual dev batch, or that of the language played"
+    )
+    reward_tokens: Count = Field(8_000, ge=1, description="tokens of the reward batch (paper: 8k; released: 1,000)")
+    reward_loss: LossKind = Field("plain", description="cross-entropy, or label-smoothed as in the released code")
+    state_data: Literal["dev", "train"] = Field(
+        "dev", description="where the prototype sentences come from (released: train)"
+    )
+    state_loss: Literal["mean", "summed"] = Field(
+        "mean", description="per token, or summed and label-smoothed as in the released code"
+    )
+    groups: int = Field(25, ge=1, description="prototype groups of each language (paper: 25; released: 22)")
+    group_sentences: int = Field(10, ge=1, description="sentences in a group, at most (paper: 10)")
+    refresh: Annotated[str, BeforeValidator(str)] = Field(
+        "1", pattern=r"^1(/[1-9]\d*)?$", description="share of the groups measured again at an observation: 1, 1/5, ..."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, values: Any) -> Any:
+        return fill_in(values, RELEASED, inform={"paper": "none", "released": "rewards"})
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.observe_every not in (None, self.decide_every):
+            raise ValueError(f"observe_every is {self.observe_every}; DQN observes at every choice: leave it out")
+        if self.replay_minimum > self.replay_capacity:
+            raise ValueError(
+                f"replay_minimum is {self.replay_minimum}; it must not exceed replay_capacity ({self.replay_capacity})"
+            )
+        return self
+
+    def build(self, classroom: Classroom, rng: np.random.Generator) -> Teacher:
+        from rota.teachers.dqn.agent import DQN  # needs torch, which reading a config does not
+
+        return DQN(self, classroom, rng)
+
+    def make_reward(self) -> Reward:
+        return SCALES[self.reward_scale](REWARDS[self.reward]())
+
+    def epsilon_at(self, steps: int) -> Callable[[int], float]:
+        """The probability of a random choice by step, in a run of ``steps`` steps."""
+        decay = self.epsilon_steps.steps(steps)
+        if self.epsilon_decay == "exponential":
+            return partial(exponential_epsilon, decay=decay, floor=self.epsilon_floor)
+        warmup = 0 if self.warmup is None else self.warmup.until.steps(steps)
+        return partial(linear_epsilon, warmup=warmup, decay=decay, floor=self.epsilon_floor)
+
+    @property
+    def reward_measure(self) -> JointLoss | DevLoss:
+        kind = JointLoss if self.reward_batch == "joint" else DevLoss
+        return kind(tokens=self.reward_tokens, smoothed=self.reward_loss == "smoothed")
+
+    @property
+    def state_measure(self) -> GroupLosses:
+        return GroupLosses(
+            groups=self.groups,
+            sentences=self.group_sentences,
+            refresh_every=int(self.refresh.partition("/")[2] or 1),
+            data=self.state_data,
+            summed=self.state_loss == "summed",
+        )
+
+    @classmethod
+    def short_run(cls) -> dict[str, Any]:
+        # The paper's 16k and 50k of 150k steps, and a memory that a few hundred decisions fill.
+        return {"warmup": "10.7%", "epsilon_steps": "33.3%", "replay_minimum": 20, "replay_batch": 20}
+
+    def scaled(self, to: SizeChange) -> dict[str, Any]:
+        """Decisions, memory and target network in proportion; gamma and the learning rate stay.
+
+        - It decides ``to.more_decisions`` times as often and renews as small a part of its state each time: the whole
+          is as old as before, at about the same cost.
+        - Replay minimum and capacity keep their share of the decisions after the warm-up (the paper's 1k and 10k of
+          13,400: 7.5 % and 75 %); a minibatch is at most the minimum.
+        - ``tau`` moves the target network as far in the same share of a run. A large ``tau`` saturates: the paper's 0.5
+          and 0.995 become 1 within a millionth at 1,500 steps.
+        - A reward batch has as many tokens as a training batch.
+        """
+        every = max(1, self.decide_every // to.more_decisions)
+        parts = self.state_measure.refresh_every * (self.decide_every // every)
+        warmup = 0 if self.warmup is None else self.warmup.until.steps(to.steps_before)
+        before = self._decisions(to.steps_before, warmup)
+        now = (to.steps - round(warmup * to.share)) // every
+        minimum = max(1, round(self.replay_minimum * now / before))
+        return super().scaled(to) | {
+            "reward_tokens": to.tokens,
+            "decide_every": every,
+            "refresh": "1" if parts == 1 else f"1/{parts}",
+            "epsilon_steps": to.in_proportion(self.epsilon_steps),
+            "replay_minimum": minimum,
+            "replay_capacity": max(minimum, round(self.replay_capacity * now / before)),
+            "replay_batch": min(self.replay_batch, minimum),
+            # The first decision after the warm-up has no state yet, and an update needs the minimum of transitions.
+            "tau": same_fraction(self.tau, before - self.replay_minimum, now - minimum),
+        }
+
+    def _decisions(self, steps: int, warmup: int) -> int:
+        """How many follow the warm-up; if there is none, the replay memory has nothing to keep a share of."""
+        decisions = (steps - warmup) // self.decide_every
+        if not decisions:
+            left = f"teacher.warmup leaves {steps - warmup:,} of {steps:,} steps"
+            remedy = "shorten teacher.warmup, for example to 10%, or lower teacher.decide_every"
+            raise ConfigError(f"{left} and DQN decides every {self.decide_every}: too few for another size; {remedy}")
+        return decisions
+
+
+def same_fraction(tau: float, updates_before: int, updates_now: int) -> float:
+    """The ``tau`` with which ``updates_now`` soft updates move a network as far as ``updates_before`` did."""
+    if updates_before == updates_now or updates_before <= 0 or updates_now <= 0:
+        return tau
+    return 1.0 - math.pow(1.0 - tau, updates_before / updates_now)
+
+
+def linear_epsilon(step: int, *, warmup: int, decay: int, floor: float = 0.01) -> float:
+    """Probability of a random choice: 1 until ``warmup``, then linear to ``floor`` over ``decay`` (Appendix A.1)."""
+    if step < warmup:
+        return 1.0
+    return max(floor, 1 - (1 - floor) * (step - warmup) / decay) if decay else floor
+
+
+def exponential_epsilon(step: int, *, decay: int, floor: float = 0.01) -> float:
+    """The released code: falls towards ``floor`` from the very first step, by a factor e in ``decay`` steps."""
+    return floor + (1 - floor) * math.exp(-step / decay) if decay else floor

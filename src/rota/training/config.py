@@ -1,0 +1,42 @@
+"""The settings of a training run: how long, how much at a time, how often to look and to save."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from rota.settings import Count, Duration, DurationField, Settings
+
+
+class TrainingConfig(Settings):
+    """How long, how much at a time, and how often to look and to save.
+
+    An update has ``tokens`` times ``accumulate`` target tokens, whatever the number of processes.
+    """
+
+    steps: Count = Field(150_000, ge=1, description="optimiser steps")
+    tokens: Count = Field(8_000, ge=1, description="real target tokens in a batch")
+    last_arm_tokens: Count | None = Field(
+        None, ge=1, description="another batch size for the last language, as by accident in the released code (1000)"
+    )
+    accumulate: int = Field(1, ge=1, description="batches in one optimiser step, of all processes together")
+    validate_every: DurationField = Field(Duration("5%"), description="steps between two looks at the dev losses")
+    validate_tokens: Count = Field(4_000, ge=1, description="dev tokens of each language, at most")
+    teacher_dev: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="share of each dev set that the teacher sees; the rest selects checkpoints; 1: both",
+    )
+    checkpoint_every: DurationField = Field(Duration("4k"), description="steps between two checkpoints")
+    keep: int = Field(2, ge=1, description="complete checkpoints to keep; older ones lose the optimiser's moments")
+    threads: int | None = Field(None, ge=1, description="threads of torch; null: as many as there are cores")
+    tensorboard: bool = Field(True, description="write TensorBoard events into the run folder")
+
+    @model_validator(mode="after")
+    def _from_time_to_time(self) -> Self:
+        for name in ("validate_every", "checkpoint_every"):
+            if getattr(self, name).amount == 0:
+                raise ValueError(f"{name} is 0; write at least 1, or 100% for the end of the run alone")
+        return self

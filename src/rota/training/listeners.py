@@ -1,0 +1,167 @@
+"""What follows a run while it trains: a panel on a terminal, or a line at every validation elsewhere; TensorBoard."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from rota.types import Arm, Decision
+
+SMOOTHING = 0.98  # of the training loss shown
+
+
+class Listener(Protocol):
+    """Follows a run: the display, TensorBoard."""
+
+    def updated(self, step: int, decision: Decision, loss: float, seen: Mapping[Arm, int]) -> None:
+        """After each update; ``seen`` are the real target tokens by language since step 0."""
+        ...
+
+    def validated(self, step: int, dev_loss: Mapping[Arm, float]) -> None: ...
+
+    def saved(self, step: int) -> None: ...
+
+
+class Display:
+    """A listener of the loop and a context manager."""
+
+    def __init__(self, console: Console, *, title: str, languages: Sequence[Arm], steps: int) -> None:
+        self.console, self.title, self.languages, self.steps = console, title, languages, steps
+        self.step = 0
+        self.loss: float | None = None
+        self.seen = dict.fromkeys(languages, 0)
+        self.dev_loss: dict[Arm, float] = {}
+        self.best: dict[Arm, float] = {}
+        self.note = ""
+        self._recent: deque[tuple[float, int, int]] = deque(maxlen=200)  # (time, step, tokens so far)
+        self._live = Live(get_renderable=self.render, console=console, refresh_per_second=2, transient=False)
+
+    def resume(self, step: int, seen: Mapping[Arm, int], dev_losses: Iterable[Mapping[Arm, float]] = ()) -> None:
+        """Start from what an earlier part of the run has done: tokens seen, and the dev losses of its validations."""
+        self.step = step
+        self.seen = {arm: seen.get(arm, 0) for arm in self.languages}
+        for dev_loss in dev_losses:
+            self._remember(dev_loss)
+
+    def __enter__(self) -> Display:
+        self._recent.append((time.perf_counter(), self.step, sum(self.seen.values())))
+        if self.console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.console.is_terminal:
+            self._live.stop()
+
+    def updated(self, step: int, decision: Decision, loss: float, seen: Mapping[Arm, int]) -> None:
+        self.step = step
+        self.loss = loss if self.loss is None else SMOOTHING * self.loss + (1 - SMOOTHING) * loss
+        self.seen = {arm: seen.get(arm, 0) for arm in self.languages}
+        self._recent.append((time.perf_counter(), step, sum(self.seen.values())))
+        self.note = f"now {decision.arm} ({decision.why})"
+
+    def validated(self, step: int, dev_loss: Mapping[Arm, float]) -> None:
+        self._remember(dev_loss)
+        if not self.console.is_terminal:
+            mean = sum(dev_loss.values()) / len(dev_loss)
+            line = f"step {step:,}/{self.steps:,} | {self._summary()} | mean dev loss {mean:.3f}"
+            self.console.print(line, soft_wrap=True)
+
+    def _remember(self, dev_loss: Mapping[Arm, float]) -> None:
+        self.dev_loss = dict(dev_loss)
+        self.best = {arm: min(loss, self.best.get(arm, loss)) for arm, loss in dev_loss.items()}
+
+    def saved(self, step: int) -> None:
+        self.note = f"saved at step {step:,}"
+
+    def render(self) -> Group:
+        head = Table.grid(padding=(0, 2))
+        bar = ProgressBar(total=self.steps, completed=self.step, width=40)
+        head.add_row(Text(self.title, style="bold"), bar, f"{self.step:,}/{self.steps:,}")
+        return Group(head, Text(self._summary()), self._languages(), Text(self.note, style="dim"))
+
+    def _summary(self) -> str:
+        if len(self._recent) < 2:
+            return "starting"
+        (start, first, before), (now, last, after) = self._recent[0], self._recent[-1]
+        seconds = max(now - start, 1e-9)
+        left = (self.steps - last) * seconds / (last - first)
+        loss = "-" if self.loss is None else f"{self.loss:.3f}"
+        return f"loss {loss} | {(after - before) / seconds:,.0f} tokens/s | {_clock(left)} left"
+
+    def _languages(self) -> Table:
+        """Share of the target tokens so far, and dev loss; with many languages the 24 most trained."""
+        table = Table(box=None, padding=(0, 2), show_edge=False)
+        for name in ("language", "share so far", "", "dev loss", "best"):
+            table.add_column(
+                name,
+                justify="left" if name in ("language", "") else "right",
+                style="cyan" if name == "language" else "",
+            )
+        total = max(1, sum(self.seen.values()))
+        largest = max(1, *self.seen.values())
+        shown = (
+            sorted(self.languages, key=lambda arm: -self.seen[arm])[:24] if len(self.languages) > 24 else self.languages
+        )
+        for arm in shown:
+            bar = ProgressBar(total=largest, completed=self.seen[arm], width=24)
+            table.add_row(
+                arm,
+                f"{self.seen[arm] / total:.1%}",
+                bar,
+                _number(self.dev_loss.get(arm)),
+                _number(self.best.get(arm)),
+            )
+        return table
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class TensorBoard:
+    """Training loss, language shares and dev losses as TensorBoard events; no figure is made from them."""
+
+    def __init__(self, folder: Path, step: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter  # takes a second, which not every run spends
+
+        self._writer = SummaryWriter(str(folder), purge_step=step + 1)
+        self._seen: Mapping[Arm, int] = {}
+
+    def updated(self, step: int, decision: Decision, loss: float, seen: Mapping[Arm, int]) -> None:
+        self._seen = seen
+        self._scalar("loss/train", loss, step)
+        self._scalar(f"loss/train/{decision.arm}", loss, step)
+
+    def validated(self, step: int, dev_loss: Mapping[Arm, float]) -> None:
+        total = sum(self._seen.values())
+        for arm, loss in dev_loss.items():
+            self._scalar(f"loss/dev/{arm}", loss, step)
+            self._scalar(f"share/{arm}", self._seen.get(arm, 0) / total, step)
+
+    def saved(self, step: int) -> None:  # noqa: ARG002
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def _scalar(self, name: str, value: float, step: int) -> None:
+        self._writer.add_scalar(name, value, step)

@@ -1,0 +1,62 @@
+"""The demo, on corpora small enough for a test."""
+
+import pytest
+
+from rota import api
+from rota.cli import demo
+from rota.data.corpora.gettext import CatalogueUnavailable
+
+TINY = {
+    "data": {
+        "corpus": "synthetic",
+        "synthetic": {"families": {"la": {"lala": 400, "lato": 60}}, "dev": 6, "test": 6},
+        "subwords": {"size": 400},
+    },
+    "student": {"preset": "tiny", "width": 16, "heads": 2, "feedforward": 16, "layers": 1, "lr_warmup": "10%"},
+    "training": {"steps": 20, "tokens": 100, "checkpoint_every": "50%", "validate_every": "50%", "threads": 1},
+}
+
+
+@pytest.fixture
+def tiny(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(demo.CORPORA, "synthetic", TINY)
+    return tmp_path
+
+
+def test_it_ends_with_scores_samples_a_picture_and_what_to_try_next(rota, tiny):
+    code, output, error = rota("demo", "--corpus", "synthetic")
+    assert code == 0, error
+    for words in ("lato (low)", "BLEU", "macro", "translation", "reference", "Try next", "--teacher proportional"):
+        assert words in output
+    assert (tiny / "demo" / "synthetic" / "uniform" / "shares.png").exists()
+
+
+def test_a_second_time_everything_is_there_already(rota, tiny):
+    assert rota("demo", "--corpus", "synthetic")[0] == 0
+    before = (tiny / "demo" / "synthetic" / "uniform" / "steps.jsonl").stat().st_mtime_ns
+    code, output, _ = rota("demo", "--corpus", "synthetic")
+    assert code == 0
+    assert "is trained: 20 steps" in output
+    assert (tiny / "demo" / "synthetic" / "uniform" / "steps.jsonl").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("teacher", ["mixed", "tscl", "dqn"])
+def test_another_teacher_can_be_tried(rota, tiny, teacher):
+    assert rota("demo", "--corpus", "synthetic", "--teacher", teacher)[0] == 0
+
+
+def test_without_a_registry_it_says_so_and_uses_generated_languages(rota, tiny, monkeypatch):
+    prepare = api.prepare
+
+    def unreachable(config, **keywords):
+        if config.data.corpus == "catalogues":
+            raise CatalogueUnavailable("no package registry can be reached")
+        return prepare(config, **keywords)
+
+    monkeypatch.setattr(api, "prepare", unreachable)
+    code, output, error = rota("demo")
+    assert code == 0, error
+    assert "no package registry can be reached" in output
+    assert "their scores say nothing about real ones" in output
+    assert (tiny / "demo" / "synthetic" / "uniform" / "shares.png").exists()

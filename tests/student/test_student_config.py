@@ -1,0 +1,99 @@
+"""Settings of the student, the learning rate that follows from them, and settings of earlier versions."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from rota.config import parse_config
+from rota.settings import Duration
+from rota.student.config import LearningRate, Schedule, StudentConfig
+from rota.student.nmt import build_student
+
+RUN_OF_VERSION_0_1 = Path(__file__).parents[2] / "docs/results/laptop/ted8-small-3k/uniform/seed-2/run.json"
+
+
+def test_a_config_of_version_0_1_keeps_its_values_and_its_fingerprint():
+    about = json.loads(RUN_OF_VERSION_0_1.read_text(encoding="utf-8"))
+    assert about["config"]["student"]["compile"] is False
+    config = parse_config(about["config"])
+    assert config.dump()["student"] == about["config"]["student"]
+    assert config.fingerprint == about["config_fingerprint"]
+
+
+@pytest.mark.parametrize("written", [{}, {"compile": None}, {"compile": False}, {"compile": True}])
+def test_the_setting_compile_of_version_0_1_is_read_and_does_nothing(written, caplog):
+    with caplog.at_level(logging.WARNING):
+        config = StudentConfig.model_validate(written)
+    assert config == StudentConfig()
+    assert config.model_dump()["compile"] is False
+    assert ("student.compile no longer exists and is ignored" in caplog.text) == (written.get("compile") is True)
+
+
+def test_the_schedule_is_noams():
+    # OpenNMT-py: scale * width ** -0.5 * min(step ** -0.5, step * warmup ** -1.5)
+    schedule = Schedule.from_scale(10, width=256, warmup=100)
+    assert schedule(1) == pytest.approx(10 / 16 * 1 / 1000)
+    assert schedule(100) == pytest.approx(10 / 16 / 10)
+    assert schedule(400) == pytest.approx(10 / 16 / 20)
+
+
+def test_the_peak_is_reached_at_the_end_of_the_warmup():
+    schedule = Schedule(peak=0.001, warmup=50)
+    assert [schedule(25), schedule(50), schedule(200)] == pytest.approx([0.0005, 0.001, 0.0005])
+
+
+def test_without_warmup_the_first_step_has_the_highest_rate():
+    schedule = Schedule(peak=0.001, warmup=0)
+    assert [schedule(1), schedule(4)] == pytest.approx([0.001, 0.0005])
+
+
+def test_the_warmup_may_be_a_share_of_the_run():
+    config = StudentConfig(preset="tiny", lr_warmup="10%", learning_rate={"peak": 0.002})
+    student = build_student(config, vocabulary=50, steps=1000, seed=1)
+    assert student.schedule(100) == pytest.approx(0.002)
+    assert student.schedule(50) == pytest.approx(0.001)
+
+
+def test_presets_have_the_sizes_they_promise():
+    sizes = {
+        name: (shape.encoder_layers, shape.decoder_layers, shape.width, shape.heads, shape.feedforward)
+        for name in ("tiny", "small", "base")
+        for shape in [StudentConfig(preset=name).shape(vocabulary=100)]
+    }
+    assert sizes == {"tiny": (2, 2, 128, 4, 512), "small": (3, 3, 256, 4, 1024), "base": (6, 6, 512, 8, 2048)}
+    changed = StudentConfig(preset="base", layers=4, decoder_layers=1, heads=4).shape(vocabulary=100)
+    assert (changed.encoder_layers, changed.decoder_layers, changed.heads) == (4, 1, 4)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        ({"width": 30}, "width 30 with 4 heads"),
+        ({"dropout": 1.0}, "less than 1"),
+        ({"learning_rate": {"scale": 10, "peak": 0.1}}, "either scale"),
+        ({"learning_rate": {}}, "either scale"),
+        ({"betas": (0.9, 1.0)}, "between 0 and 1"),
+        ({"preset": "huge"}, "'tiny', 'small' or 'base'"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(mistake, message):
+    with pytest.raises(ValidationError, match=message):
+        StudentConfig(**mistake)
+
+
+def test_a_linear_rate_falls_to_nothing_just_after_the_end():
+    # Ten steps of warm-up, then ninety steps down: step 55 is half way from 10 to 100, bar the one step after the end.
+    schedule = Schedule(peak=0.9, warmup=10, end=99)
+    assert [schedule(step) for step in (1, 10, 55, 99, 100)] == pytest.approx([0.09, 0.9, 0.45, 0.01, 0.0])
+    student = build_student(
+        StudentConfig(learning_rate=LearningRate(peak=0.9, decay="linear"), lr_warmup=Duration("10")),
+        vocabulary=10,
+        steps=99,
+        seed=1,
+    )
+    assert student.schedule == schedule
