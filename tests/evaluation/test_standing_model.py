@@ -10,13 +10,15 @@ from hypothesis import strategies as st
 from window_cases import STEPS, make_config, make_run, windows_of, write_translations, write_validations
 
 from rota import api
+from rota.config import parse_config
 from rota.evaluation.comparison import compare_runs
 from rota.evaluation.config import EvaluationConfig
+from rota.experiments.jobs import Job, is_scored
 from rota.export.model import choose
 from rota.export.model_card import model_card
+from rota.report.study import read_study
 from rota.runs import Run
-from rota.runs.standing import Asked, Model, is_scored, standing_model, standing_scores
-from rota.settings import Duration
+from rota.runs.standing import Model, standing_model, standing_scores
 
 CONFIGS = {
     "plain": {},
@@ -85,14 +87,15 @@ def exported(model):
 
 
 def of_suite(run):
-    """Whether ``rota compare`` would be content with how the run was scored."""
-    asked = Asked.of(run.setting("config.evaluation"))
-    return is_scored(run, asked, languages=run.sizes, steps=run.steps, checkpoint_every=Duration("10"))
+    """Whether ``rota compare`` would be satisfied with how the run was scored."""
+    config = parse_config(run.about["config"])
+    return is_scored(Job("row", run.seed, run.folder, {}, config), run.sizes)
 
 
 def check_all_agree(run):
-    """Report, compare-scores, export and model card; the report takes the standing scores as they are."""
+    """Report, compare-scores, export and model card."""
     scores, model = standing_scores(run), standing_model(run)
+    assert read_study([run.folder]).any_run.scores == scores
     compared = or_mistake(lambda: compare_runs([run.folder], [run.folder], resamples=100, trials=100))
     if scores is None:
         assert "has no scores of its test sets (none); run rota evaluate" in compared

@@ -120,7 +120,7 @@ def selection_pairs(store: Store, arms: Sequence[Arm], teacher_share: float) -> 
     """Dev sentences that the teacher of the run did not see, unless it was given all (``training.teacher_dev: 1``)."""
     everything = {arm: store.text("dev", arm) for arm in arms}
     return {
-        arm: [pairs[place] for place in selection_part(len(pairs), teacher_share)] for arm, pairs in everything.items()
+        arm: [pairs[index] for index in selection_part(len(pairs), teacher_share)] for arm, pairs in everything.items()
     }
 
 
