@@ -1,14 +1,17 @@
 """Small-sample statistics over runs that are paired by seed: t test, sign flips, Holm, what could have been seen.
 
+For many rows at once: one model of rows and seeds with Dunnett's comparisons, regret over corpora, equal time.
+
 Nothing but numpy: reports use these too, and scipy is not a dependency. A test compares the two where it is installed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -138,11 +141,16 @@ def _detectable_shift(freedom: int, power: float, alpha: float) -> float:
 
 def _power(shift: float, critical: float, freedom: int) -> float:
     """P(T beyond +-critical) of the noncentral t: over the sample's spread s, the normal tails beyond critical * s."""
-    spread = (np.arange(1000) + 0.5) * (1 + 10 / math.sqrt(freedom)) / 1000
-    log_density = (freedom - 1) * np.log(spread) - freedom * spread**2 / 2
-    density = np.exp(log_density - log_density.max())
+    spread, density = _spread_density(freedom)
     tails = _normal_cdf(shift - critical * spread) + _normal_cdf(-shift - critical * spread)
     return float((density * tails).sum() / density.sum())
+
+
+def _spread_density(freedom: float) -> tuple[FloatArray, FloatArray]:
+    """A grid of what a sample's standard deviation may be where the true one is 1, and its density up to a factor."""
+    spread = (np.arange(1000) + 0.5) * (1 + 10 / math.sqrt(freedom)) / 1000
+    log_density = (freedom - 1) * np.log(spread) - freedom * spread**2 / 2
+    return spread, np.exp(log_density - log_density.max())
 
 
 def _normal_cdf(values: FloatArray) -> FloatArray:
@@ -157,3 +165,226 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[name]))
         adjusted[name] = largest
     return {name: adjusted[name] for name in p_values}
+
+
+# Many rows: n values, K contrasts (row minus baseline), G groups of rows with a variance of their own
+
+
+@dataclass(frozen=True, slots=True)
+class PooledContrast:
+    """A row minus the baseline, estimated from all rows and seeds together."""
+
+    difference: float
+    error: float  # standard error
+    freedom: float  # degrees of freedom of the standard error
+    interval: tuple[float, float]  # holds for all rows at once with probability 0.95 (or 1 - alpha)
+    p: float  # two-sided, adjusted for the number of rows by Dunnett's method
+
+
+def pooled_comparison(
+    values: Mapping[str, Mapping[int, float]],
+    baseline: str,
+    *,
+    own_variance: Collection[str] = (),
+    alpha: float = 0.05,
+) -> dict[str, PooledContrast]:
+    """Compare every row with one baseline in the additive model: value = row + seed + noise.
+
+    ``values``: row to seed to value; seeds may be missing. All rows share the variance of the noise, except those in
+    ``own_variance``, which have one each: standard errors are then of the sandwich form, with Satterthwaite's degrees
+    of freedom, as in Welch's test. p values and intervals are Dunnett's, with the degrees of freedom of each comparison
+    (Hasler and Hothorn, 2008). A row that no seed links to the baseline is left out; nothing is returned where no
+    degree of freedom is left for the noise.
+    """
+    if baseline not in values:
+        raise ValueError(f"the baseline {baseline!r} is not one of the rows {', '.join(values)}")
+    cells = [(row, seed, value) for row, by_seed in values.items() for seed, value in by_seed.items()]
+    others = [row for row in values if row != baseline and values[row]]
+    design, contrasts_KP = _two_way(cells, others)
+    inverse = np.linalg.pinv(design)
+    estimable = np.abs(contrasts_KP - contrasts_KP @ inverse @ design).max(axis=1, initial=0.0) < 1e-8
+    others = [row for row, found in zip(others, estimable, strict=True) if found]
+    residual_nn = np.eye(len(cells)) - design @ inverse
+    if not others or np.trace(residual_nn) < 0.5:
+        return {}
+    weights_Kn = contrasts_KP[estimable] @ inverse  # each difference as a weighted sum of the values
+    observed = np.array([value for _, _, value in cells])
+    group_of = np.array([1 + list(values).index(row) if row in own_variance else 0 for row, _, _ in cells])
+    return _dunnett(others, weights_Kn, observed, *_variances(residual_nn, observed, group_of), alpha)
+
+
+def _two_way(cells: Sequence[tuple[str, int, float]], others: Sequence[str]) -> tuple[FloatArray, FloatArray]:
+    """Indicators of seeds and of the rows other than the baseline; and which combination each row's effect is."""
+    seeds = sorted({seed for _, seed, _ in cells})
+    by_seed = [[float(seed == each) for each in seeds] for _, seed, _ in cells]
+    by_row = [[float(row == each) for each in others] for row, _, _ in cells]
+    effects = np.concatenate([np.zeros((len(others), len(seeds))), np.eye(len(others))], axis=1)
+    return np.concatenate([by_seed, np.reshape(by_row, (len(cells), -1))], axis=1), effects
+
+
+def _variances(
+    residual_nn: FloatArray, observed: FloatArray, group_of: FloatArray
+) -> tuple[list[tuple[FloatArray, float, float]], float]:
+    """Of each group: which values are its, the variance of their noise, and its degrees of freedom; then the scale.
+
+    The expected squares of the residuals are sums of the true variances (weights: squares of the matrix that makes
+    residuals of values), which are solved for. Where that gives nothing positive, the group's mean square stands in.
+    """
+    members = [group_of == group for group in np.unique(group_of)]
+    squares = residual_nn**2
+    expected_GG = np.array([[squares[np.ix_(ours, theirs)].sum() for theirs in members] for ours in members])
+    residuals = residual_nn @ observed
+    sums = np.array([(residuals[ours] ** 2).sum() for ours in members])
+    freedom = [float(np.diag(residual_nn)[ours].sum()) for ours in members]
+    solved = np.linalg.lstsq(expected_GG, sums, rcond=None)[0]
+    found = [value if value > 0 else total / nu for value, total, nu in zip(solved, sums, freedom, strict=True)]
+    return list(zip(members, map(float, found), freedom, strict=True)), float(np.abs(observed).max(initial=0.0))
+
+
+def _dunnett(
+    others: Sequence[str],
+    weights_Kn: FloatArray,
+    observed: FloatArray,
+    groups: Sequence[tuple[FloatArray, float, float]],
+    scale: float,
+    alpha: float,
+) -> dict[str, PooledContrast]:
+    parts = [(variance * weights_Kn[:, ours] @ weights_Kn[:, ours].T, freedom) for ours, variance, freedom in groups]
+    covariance = np.sum([part for part, _ in parts], axis=0)
+    errors = np.sqrt(np.diag(covariance))
+    if errors.min() <= 1e-12 * scale:  # nothing but rounding is left of the noise
+        exact = weights_Kn @ observed
+        return {
+            row: PooledContrast(float(value), 0.0, 1.0, (float(value), float(value)), float(abs(value) <= 1e-9 * scale))
+            for row, value in zip(others, exact, strict=True)
+        }
+    correlation = covariance / np.outer(errors, errors)
+    largest = largest_normals(correlation)
+    result = {}
+    for index, row in enumerate(others):
+        difference, error = float(weights_Kn[index] @ observed), float(errors[index])
+        # Satterthwaite: the freedom of a sum of independent estimates of variance.
+        freedom = error**4 / sum(float(part[index, index]) ** 2 / nu for part, nu in parts)
+        reach = many_to_one_quantile(alpha, largest, freedom) * error
+        p = many_to_one_p(abs(difference) / error, largest, freedom)
+        result[row] = PooledContrast(difference, error, freedom, (difference - reach, difference + reach), p)
+    return result
+
+
+NORMALS = 2**16
+"""Points of the sequence that integrates over correlated normals; p values are right to 0.001."""
+
+
+def largest_normals(correlation: FloatArray) -> FloatArray:
+    """The largest absolute value of K normals with these correlations (K, K), at NORMALS points, sorted.
+
+    Richtmyer's sequence (multiples of the roots of primes, modulo 1) in pairs through the Box-Muller transform.
+    """
+    size = len(correlation)
+    pairs = (size + 1) // 2
+    steps = np.sqrt(_primes(2 * pairs)) % 1
+    uniform = (np.arange(1, NORMALS + 1)[:, None] * steps + 0.5 / NORMALS) % 1
+    radius = np.sqrt(-2 * np.log1p(-uniform[:, :pairs]))
+    angle = 2 * math.pi * uniform[:, pairs:]
+    normals = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)], axis=1)[:, :size]
+    eigenvalues, vectors = np.linalg.eigh(correlation)
+    mixed = normals @ (vectors * np.sqrt(np.maximum(eigenvalues, 0.0))).T
+    return np.sort(np.abs(mixed).max(axis=1))
+
+
+def _primes(number: int) -> list[int]:
+    found: list[int] = []
+    candidate = 2
+    while len(found) < number:
+        if all(candidate % prime for prime in found):
+            found.append(candidate)
+        candidate += 1
+    return found
+
+
+def many_to_one_p(t: float, largest: FloatArray, freedom: float) -> float:
+    """P(the largest of K absolute t values reaches ``t``), K t values that share their estimate of the noise.
+
+    ``largest``: of :func:`largest_normals`. Over the sample's spread s it is how many of these lie beyond t * s.
+    """
+    spread, density = _spread_density(freedom)
+    beyond = 1 - np.searchsorted(largest, t * spread) / len(largest)
+    return float((density * beyond).sum() / density.sum())
+
+
+def many_to_one_quantile(alpha: float, largest: FloatArray, freedom: float) -> float:
+    """The t that the largest of K absolute t values reaches with probability ``alpha``."""
+    high = 2.0
+    while many_to_one_p(high, largest, freedom) > alpha:
+        high *= 2
+    return _bisect(lambda t: 1 - many_to_one_p(t, largest, freedom), 1 - alpha, high)
+
+
+@dataclass(frozen=True, slots=True)
+class Regret:
+    """How far a row is behind the best row of each corpus, on average; 0 for a row that is the best everywhere."""
+
+    mean: float  # over the corpora, in the unit of the values
+    interval: tuple[float, float]  # middle 95 % of the resamples of seeds
+    by_corpus: Mapping[str, float]
+
+
+def regrets(
+    values: Mapping[str, Mapping[str, Mapping[int, float]]],
+    *,
+    higher_is_better: bool,
+    resamples: int = 10_000,
+    rng: np.random.Generator | None = None,
+) -> dict[str, Regret]:
+    """Of every row that all corpora have. ``values``: corpus to row to seed to value.
+
+    Seeds are resampled within each corpus, the same ones for all its rows, and the best row is found again each time.
+    Only seeds that all these rows have are used. With few seeds such an interval is too narrow, by the factor
+    sqrt((n - 1) / n) at least, as every bootstrap of n values.
+    """
+    rng = rng or np.random.default_rng(12345)
+    rows = [row for row in next(iter(values.values()), {}) if all(row in by_row for by_row in values.values())]
+    if not rows:
+        raise ValueError(f"no row is in all of {', '.join(values)}; regret is over corpora with the same rows")
+    observed, resampled = [], []
+    for corpus, by_row in values.items():
+        seeds = sorted(set.intersection(*(set(by_row[row]) for row in rows)))
+        if not seeds:
+            raise ValueError(f"the rows of {corpus} have no seed in common")
+        values_RS = np.array([[by_row[row][seed] for seed in seeds] for row in rows]) * (1 if higher_is_better else -1)
+        observed.append(_behind(values_RS.mean(axis=1)))
+        drawn = rng.integers(len(seeds), size=(resamples, len(seeds)))
+        resampled.append(_behind(values_RS[:, drawn].mean(axis=2)))
+    low, high = np.percentile(np.mean(resampled, axis=0), [2.5, 97.5], axis=1)
+    return {
+        row: Regret(
+            float(np.mean([found[index] for found in observed])),
+            (float(low[index]), float(high[index])),
+            {corpus: float(found[index]) for corpus, found in zip(values, observed, strict=True)},
+        )
+        for index, row in enumerate(rows)
+    }
+
+
+def _behind(means: FloatArray) -> FloatArray:
+    behind: FloatArray = means.max(axis=0) - means
+    return behind
+
+
+def value_at(times: Sequence[float], values: Sequence[float], budget: float) -> float | None:
+    """The value of a curve at a time, by linear interpolation; None before its first point and after its last."""
+    if len(times) != len(values):
+        raise ValueError(f"{len(times)} times for {len(values)} values: give one of each for every point")
+    if any(later < earlier for earlier, later in pairwise(times)):
+        raise ValueError("the times of a curve must not fall")
+    if not times or not times[0] <= budget <= times[-1]:
+        return None
+    return float(np.interp(budget, times, values))
+
+
+def common_time(curves: Sequence[Sequence[float]]) -> float | None:
+    """The latest time that all curves reach, given the times of each; None if one begins after another has ended."""
+    if not curves or not all(curves):
+        return None
+    end = min(times[-1] for times in curves)
+    return end if all(times[0] <= end for times in curves) else None

@@ -72,7 +72,7 @@ def caption(found: Comparison) -> list[str]:
 
 def _run_caption(found: Comparison) -> list[str]:
     return [
-        f"95 % interval, p: {found.resamples:,} paired bootstrap resamples within each language, two-sided.",
+        f"95 % interval, p: {found.resamples:,} paired bootstrap resamples of the sentences, two-sided.",
         f"p ar: paired approximate randomisation, {found.trials:,} trials, two-sided.",
         _marks("p ar", found),
     ]
@@ -89,7 +89,7 @@ def _seed_caption(found: Comparison) -> list[str]:
     return [
         f"Mean ± standard deviation over {seeds.seeds} seeds. 95 % (seeds) and p t: paired t test over the seeds.",
         f"p flip: exact sign-flip test; with {seeds.seeds} seeds it cannot be below {_p(seeds.smallest_p)}.",
-        f"95 % (sent.): {found.resamples:,} paired bootstrap resamples within each language, these models given.",
+        f"95 % (sent.): {found.resamples:,} paired bootstrap resamples of the sentences, these models given.",
         _marks("p t", found),
         f"With this spread over seeds the t test finds a true {found.rows[-1].name} difference of "
         f"{seeds.smallest_detectable:.2f} with probability 0.8.",

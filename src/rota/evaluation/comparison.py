@@ -17,7 +17,6 @@ from rota.evaluation.significance import (
     TRIALS,
     Bootstrap,
     Paired,
-    group_bootstrap,
     paired_bootstrap,
     paired_randomisation,
 )
@@ -112,6 +111,7 @@ def compare_runs(
     notes += _differences_of_models(everyone) + _alone(sides)
     store = everyone[0].data
     references = {arm: [text for _, text in store.text(split, arm)] for arm in store.languages}
+    notes += _shared(references)
     outputs = {
         arm: [[_read(run, arm, len(texts), metric) for run in side] for side in sides]
         for arm, texts in references.items()
@@ -209,6 +209,18 @@ def _alone(sides: tuple[list[Compared], list[Compared]]) -> list[str]:
     return ["one run of each: the tests compare these two models, not the schedules that made them"]
 
 
+def _shared(references: Mapping[Arm, list[str]]) -> list[str]:
+    """How many texts the languages have in common: what averages are tested on."""
+    by_language = [set(texts) for texts in references.values()]
+    distinct = len(set().union(*by_language))
+    if distinct == sum(map(len, by_language)):
+        return []
+    sentences = sum(map(len, references.values()))
+    return [
+        f"averages are tested on {distinct:,} distinct references; the languages share them ({sentences:,} sentences)"
+    ]
+
+
 def _read(run: Compared, arm: Arm, sentences: int, metric: str) -> list[Any]:
     """What the metric needs of a run: translations, or the scores of sentences."""
     read = read_comet if metric == "comet" else read_translations
@@ -217,13 +229,14 @@ def _read(run: Compared, arm: Arm, sentences: int, metric: str) -> list[Any]:
 
 def _pair_sentences(metric: str, sides: list[list[Any]], references: list[str]) -> Paired:
     if metric == "comet":
-        return Paired(*(np.stack([side, np.ones_like(side)], axis=-1) for side in map(np.array, sides)))
+        baseline, system = (np.stack([side, np.ones_like(side)], axis=-1) for side in map(np.array, sides))
+        return Paired(baseline, system, references)
     return Paired.of(metric, sides[0], sides[1], references)
 
 
 def _rows(paired: Mapping[Arm, Paired], metric: str, store: Store, resamples: int, trials: int) -> list[Row]:
     everyone = {arm: [arm] for arm in paired} | groups(paired, store.low_resource)
-    bootstraps = paired_bootstrap(paired, metric, resamples=resamples)
+    bootstraps = paired_bootstrap(paired, metric, everyone, resamples=resamples)
     p_values = paired_randomisation(paired, metric, everyone, trials=trials)
     rows = []
     for name, arms in everyone.items():
@@ -235,7 +248,7 @@ def _rows(paired: Mapping[Arm, Paired], metric: str, store: Store, resamples: in
                 is_group=name not in paired,
                 baseline=scores[0],
                 system=scores[1],
-                bootstrap=group_bootstrap(bootstraps, arms),
+                bootstrap=bootstraps[name],
                 p_randomisation=p_values[name],
                 seeds=paired_seeds(scores[0].tolist(), scores[1].tolist()) if len(scores[0]) > 1 else None,
             )

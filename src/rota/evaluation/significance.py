@@ -1,21 +1,23 @@
 """Is a difference between two systems more than chance? Pure functions over sentences and their counts.
 
-A paired bootstrap and a paired approximate randomisation, as in sacreBLEU. For several languages together the sentences
-are resampled within each language, and the scores are then averaged over the languages.
+A paired bootstrap and a paired approximate randomisation, as in sacreBLEU, and the same for averages over languages.
+Test sets of several languages often translate the same text, so for an average all sentences with one reference are
+drawn, or swapped, together in all languages. A language that shares no reference is resampled by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from rota.evaluation.metrics import OF_SUMS, sentence_counts
-from rota.types import Arm, FloatArray
+from rota.types import Arm, FloatArray, IntArray
 
-# N sentences, C counts of a sentence, S pairs of runs (seeds), R resamples or trials
+# N sentences, C counts of a sentence, S pairs of runs (seeds), R resamples or trials,
+# U units that are drawn or swapped together: sentences, or distinct references
 
 BOOTSTRAPS: Final = 1_000
 TRIALS: Final = 10_000
@@ -25,18 +27,27 @@ CHUNK: Final = 500  # resamples at a time, so that memory stays small
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """Counts (S, N, C) of one language under two systems: the same sentences, and runs of the same seeds."""
+    """Counts (S, N, C) of one language under two systems: the same sentences, and runs of the same seeds.
+
+    ``references`` (N): by which sentences of other languages are known to be the same. Without them a language
+    counts as independent of all others.
+    """
 
     baseline: FloatArray
     system: FloatArray
+    references: Sequence[str] = ()
 
     @classmethod
     def of(
         cls, metric: str, baseline: Sequence[Sequence[str]], system: Sequence[Sequence[str]], references: Sequence[str]
     ) -> Paired:
         """Each system is a list of runs, each run a list of translations."""
-        counts = [np.stack([sentence_counts(metric, run, references) for run in runs]) for runs in (baseline, system)]
-        return cls(*counts)
+        sides = [np.stack([sentence_counts(metric, run, references) for run in runs]) for runs in (baseline, system)]
+        return cls(sides[0], sides[1], references)
+
+    @property
+    def sentences(self) -> int:
+        return self.baseline.shape[1]
 
     def scores(self, metric: str) -> tuple[FloatArray, FloatArray]:
         """Scores (S,) of the runs of the baseline and of those of the system."""
@@ -74,49 +85,21 @@ def _p(hits: int, trials: int) -> float:
 
 
 def paired_bootstrap(
-    languages: Mapping[Arm, Paired], metric: str, *, resamples: int = BOOTSTRAPS, seed: int = SEED
-) -> dict[Arm, Bootstrap]:
-    """Resample the sentences of each language, the same ones for both systems and for all seeds.
+    languages: Mapping[Arm, Paired],
+    metric: str,
+    groups: Mapping[str, Sequence[Arm]],
+    *,
+    resamples: int = BOOTSTRAPS,
+    seed: int = SEED,
+) -> dict[str, Bootstrap]:
+    """Resample the test sets, the same sentences for both systems and for all seeds; by group.
 
-    The resamples of one language are independent of those of another: averaging them gives a stratified bootstrap of
-    any group (:func:`group_bootstrap`).
+    The sentences of a single language are drawn as sacreBLEU draws them. For an average over several, what is drawn are
+    distinct references, with their sentences in all languages.
     """
     rng = np.random.default_rng(seed)
-    found = {}
-    for arm, paired in languages.items():
-        differences = [
-            _differences(paired, metric, weights_RN) for weights_RN in _bootstrap_weights(paired, resamples, rng)
-        ]
-        found[arm] = Bootstrap(paired.difference(metric), np.concatenate(differences))
-    return found
-
-
-def group_bootstrap(languages: Mapping[Arm, Bootstrap], arms: Sequence[Arm]) -> Bootstrap:
-    """The average over some languages: of the differences, and of the resamples."""
-    return Bootstrap(
-        float(np.mean([languages[arm].difference for arm in arms])),
-        np.mean([languages[arm].samples for arm in arms], axis=0),
-    )
-
-
-def _bootstrap_weights(paired: Paired, resamples: int, rng: np.random.Generator) -> Iterator[FloatArray]:
-    """How often each sentence occurs in each resample, (R, N) in chunks; drawn as sacreBLEU draws them."""
-    sentences = paired.baseline.shape[1]
-    chosen_RN = rng.choice(sentences, size=(resamples, sentences), replace=True)
-    for start in range(0, resamples, CHUNK):
-        chunk = chosen_RN[start : start + CHUNK]
-        indices = chunk + np.arange(len(chunk))[:, None] * sentences
-        yield np.bincount(indices.ravel(), minlength=chunk.size).reshape(chunk.shape).astype(float)
-
-
-def _differences(paired: Paired, metric: str, weights_RN: FloatArray) -> FloatArray:
-    """Differences (R,) of weighted test sets, mean over the pairs of runs."""
-    baseline, system = (
-        OF_SUMS[metric](np.einsum("rn,snc->rsc", weights_RN, counts, optimize=True))
-        for counts in (paired.baseline, paired.system)
-    )
-    mean: FloatArray = (system - baseline).mean(axis=1)
-    return mean
+    samples = _resampled(languages, metric, resamples, rng, _drawn_counts, _differences)
+    return {name: Bootstrap(_observed(languages, metric, arms), samples.average(arms)) for name, arms in groups.items()}
 
 
 def paired_randomisation(
@@ -127,28 +110,121 @@ def paired_randomisation(
     trials: int = TRIALS,
     seed: int = SEED,
 ) -> dict[str, float]:
-    """Two-sided p of each group's average: the systems swap a random half of the sentences of every language.
+    """Two-sided p of each group's average: the systems swap a random half of their translations.
 
-    A difference as large as the one found must be rare if it does not matter which system made a translation.
+    A difference as large as the one found must be rare if it does not matter which system made a translation. For an
+    average over several languages one coin decides about all sentences with the same reference.
     """
     rng = np.random.default_rng(seed)
-    swapped = {arm: _swapped_differences(paired, metric, trials, rng) for arm, paired in languages.items()}
+    samples = _resampled(languages, metric, trials, rng, _coins, _swapped_differences)
     found = {}
     for name, arms in groups.items():
-        observed = abs(np.mean([languages[arm].difference(metric) for arm in arms]))
-        differences = np.abs(np.mean([swapped[arm] for arm in arms], axis=0))
+        observed = abs(_observed(languages, metric, arms))
+        differences = np.abs(samples.average(arms))
         found[name] = _p(int(np.count_nonzero(differences >= observed - 1e-9)), trials)
     return found
 
 
-def _swapped_differences(paired: Paired, metric: str, trials: int, rng: np.random.Generator) -> FloatArray:
+def _observed(languages: Mapping[Arm, Paired], metric: str, arms: Sequence[Arm]) -> float:
+    """The difference of the average on the test sets themselves."""
+    return float(np.mean([languages[arm].difference(metric) for arm in arms]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Samples:
+    """Differences (R,) of each language."""
+
+    alone: Mapping[Arm, FloatArray]  # drawn sentence by sentence
+    together: Mapping[Arm, FloatArray]  # the same ones, or drawn by reference where a language shares some
+
+    def average(self, arms: Sequence[Arm]) -> FloatArray:
+        drawn = self.together if len(arms) > 1 else self.alone
+        average: FloatArray = np.mean([drawn[arm] for arm in arms], axis=0)
+        return average
+
+
+def _resampled(
+    languages: Mapping[Arm, Paired],
+    metric: str,
+    number: int,
+    rng: np.random.Generator,
+    draw: Callable[[int, int, np.random.Generator], Iterator[FloatArray]],
+    differences: Callable[[Paired, str, FloatArray], FloatArray],
+) -> _Samples:
+    """Draw ``number`` times: weights (R, U) of units, and from them differences (R,) of each language.
+
+    Single languages come first and all from the same generator, so that their samples do not depend on what they share.
+    """
+    alone = {
+        arm: np.concatenate([differences(paired, metric, chunk) for chunk in draw(number, paired.sentences, rng)])
+        for arm, paired in languages.items()
+    }
+    together = dict(alone)
+    for units in _shared_references(languages):
+        count = 1 + max(int(unit_N.max()) for unit_N in units.values())
+        parts: dict[Arm, list[FloatArray]] = {arm: [] for arm in units}
+        for weights_RU in draw(number, count, rng):
+            for arm, unit_N in units.items():
+                parts[arm].append(differences(languages[arm], metric, weights_RU[:, unit_N]))
+        together |= {arm: np.concatenate(found) for arm, found in parts.items()}
+    return _Samples(alone, together)
+
+
+def _shared_references(languages: Mapping[Arm, Paired]) -> list[dict[Arm, IntArray]]:
+    """Sets of languages that are linked by common references; for each sentence the number of its reference in the set.
+
+    A language that shares none is in no set.
+    """
+    sets: list[tuple[list[Arm], set[str]]] = []
+    for arm, paired in languages.items():
+        texts = set(paired.references)
+        linked = [each for each in sets if not texts.isdisjoint(each[1])]
+        arms = [other for each in linked for other in each[0]]
+        sets = [each for each in sets if each not in linked]
+        sets.append(([*arms, arm], texts.union(*(each[1] for each in linked))))
+    return [_numbered({arm: languages[arm] for arm in languages if arm in arms}) for arms, _ in sets if len(arms) > 1]
+
+
+def _numbered(languages: Mapping[Arm, Paired]) -> dict[Arm, IntArray]:
+    """Distinct references are numbered in the order in which they first occur."""
+    numbers: dict[str, int] = {}
+    return {
+        arm: np.array([numbers.setdefault(text, len(numbers)) for text in paired.references])
+        for arm, paired in languages.items()
+    }
+
+
+def _drawn_counts(resamples: int, units: int, rng: np.random.Generator) -> Iterator[FloatArray]:
+    """How often each unit occurs in each resample, (R, U) in chunks; drawn as sacreBLEU draws them."""
+    chosen_RU = rng.choice(units, size=(resamples, units), replace=True)
+    for start in range(0, resamples, CHUNK):
+        chunk = chosen_RU[start : start + CHUNK]
+        indices = chunk + np.arange(len(chunk))[:, None] * units
+        yield np.bincount(indices.ravel(), minlength=chunk.size).reshape(chunk.shape).astype(float)
+
+
+def _differences(paired: Paired, metric: str, weights_RN: FloatArray) -> FloatArray:
+    """Differences (R,) of weighted test sets, mean over the pairs of runs."""
+    # References drawn for all languages may miss one with a few sentences; it then keeps its test set.
+    weights_RN[~weights_RN.any(axis=1)] = 1.0
+    baseline, system = (
+        OF_SUMS[metric](np.einsum("rn,snc->rsc", weights_RN, counts, optimize=True))
+        for counts in (paired.baseline, paired.system)
+    )
+    mean: FloatArray = (system - baseline).mean(axis=1)
+    return mean
+
+
+def _coins(trials: int, units: int, rng: np.random.Generator) -> Iterator[FloatArray]:
+    """Whether each unit is swapped in each trial, 0 or 1, (R, U) in chunks."""
+    for start in range(0, trials, CHUNK):
+        yield rng.integers(2, size=(min(CHUNK, trials - start), units), dtype=np.int8).astype(float)
+
+
+def _swapped_differences(paired: Paired, metric: str, swaps_RN: FloatArray) -> FloatArray:
     """Differences (R,) of pairs of systems that have swapped some sentences, in all runs alike."""
     both = paired.baseline.sum(axis=1) + paired.system.sum(axis=1)
     change_SNC = paired.system - paired.baseline
-    found = []
-    for start in range(0, trials, CHUNK):
-        size = (min(CHUNK, trials - start), paired.baseline.shape[1])
-        swaps_RN = rng.integers(2, size=size, dtype=np.int8).astype(float)
-        baseline = paired.baseline.sum(axis=1) + np.einsum("rn,snc->rsc", swaps_RN, change_SNC, optimize=True)
-        found.append((OF_SUMS[metric](both - baseline) - OF_SUMS[metric](baseline)).mean(axis=1))
-    return np.concatenate(found)
+    baseline = paired.baseline.sum(axis=1) + np.einsum("rn,snc->rsc", swaps_RN, change_SNC, optimize=True)
+    mean: FloatArray = (OF_SUMS[metric](both - baseline) - OF_SUMS[metric](baseline)).mean(axis=1)
+    return mean
