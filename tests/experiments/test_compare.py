@@ -242,7 +242,7 @@ def test_the_plans_on_the_page_about_suites_are_what_the_command_prints(rota, tm
         (("small.yaml", "--tokens", "few"), "--tokens: 'few' is not a count"),
         (("small.yaml", "--on", "moon"), "--on 'moon' is not known; it is local or ray"),
         (("small.yaml", "--set", "training.stps=3"), "unknown key 'training.stps'; did you mean 'steps'?"),
-        (("small.yaml", "--corpus", "moon"), "no corpus 'moon'; give catalogues, synthetic, ted8"),
+        (("small.yaml", "--corpus", "moon"), "no corpus 'moon'; give catalogues, debian, synthetic, ted8"),
         (("small.yaml", "--rows", ","), "--rows ',' names no row; suite 'small' has uniform, warm"),
         (("small.yaml", "--on", "moon", "--dry-run"), "--on 'moon' is not known; it is local or ray"),
         (("small.yaml", "--out", "small.yaml"), "small.yaml cannot be a folder, since there is a file of that name"),

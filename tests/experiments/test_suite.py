@@ -179,7 +179,7 @@ def test_another_corpus_takes_the_place_of_the_whole_section(tmp_path):
 def test_unknown_suites_and_corpora_name_the_known_ones(tmp_path):
     with pytest.raises(ValueError, match="no suite 'lptop'; give laptop, controls, paper, or the path of a YAML file"):
         open_suite("lptop")
-    with pytest.raises(ValueError, match="no corpus 'moon'; give catalogues, synthetic, ted8, or a YAML file"):
+    with pytest.raises(ValueError, match="no corpus 'moon'; give catalogues, debian, synthetic, ted8, or a YAML file"):
         open_suite("laptop", corpus="moon")
     (tmp_path / "empty.yaml").write_text("student: {preset: tiny}\n")
     with pytest.raises(ConfigError, match="empty.yaml has no section data"):

@@ -69,7 +69,7 @@ def compare(
         ),
     ] = None,
     corpus: Annotated[
-        str | None, typer.Option(help="catalogues, synthetic, ted8, or a YAML file whose data section is used.")
+        str | None, typer.Option(help="catalogues, debian, synthetic, ted8, or a YAML file whose data section is used.")
     ] = None,
     steps: Annotated[str | None, typer.Option(help="Updates, such as 15k; other durations in proportion.")] = None,
     tokens: Annotated[str | None, typer.Option(help="Target tokens of a batch.")] = None,

@@ -51,17 +51,26 @@ def alone_in(path: Path) -> Iterator[None]:
         yield
 
 
-def download(url: str, path: Path, *, progress: Progress | None = None, attempts: int = 5, timeout: float = 60) -> None:
+def download(
+    url: str,
+    path: Path,
+    *,
+    progress: Progress | None = None,
+    attempts: int = 5,
+    timeout: float = 60,
+    proxy: str | None = None,
+) -> None:
     """Fetches ``url`` to ``path`` by way of ``path.part``; an interrupted download is resumed, now or at the next call.
 
     The server's validator (ETag or date) is kept beside the part, so that halves of two versions are never joined.
+    ``proxy``: ``None`` for that of the environment.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     reason = ""
     for _ in range(attempts):
         try:
-            _fetch(url, part, progress or _log_progress(path.name), timeout)
+            _fetch(url, part, progress or _log_progress(path.name), timeout, proxy)
         except urllib.error.HTTPError as error:
             error.close()
             if error.code != http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
@@ -77,9 +86,10 @@ def download(url: str, path: Path, *, progress: Progress | None = None, attempts
     raise DownloadError(f"cannot fetch {url} ({reason}); run the command again to resume, or get the file elsewhere")
 
 
-def _fetch(url: str, part: Path, progress: Progress, timeout: float) -> None:
+def _fetch(url: str, part: Path, progress: Progress, timeout: float, proxy: str | None) -> None:
     request = urllib.request.Request(url, headers=_resume_headers(part))
-    with urllib.request.urlopen(request, timeout=timeout) as response:
+    through = None if proxy is None else urllib.request.build_opener(urllib.request.ProxyHandler({request.type: proxy}))
+    with (through.open if through else urllib.request.urlopen)(request, timeout=timeout) as response:
         resumed = response.status == http.HTTPStatus.PARTIAL_CONTENT
         done = part.stat().st_size if resumed else 0
         _validator_file(part).write_text(response.headers.get("ETag") or response.headers.get("Last-Modified") or "")

@@ -6,11 +6,18 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
-from rota.data.corpora import gettext, ted
+from rota.data.corpora import debian, gettext, mirrors, ted
 from rota.data.corpora.parallel import (
     SPLITS,
     Corpus,
@@ -41,7 +48,7 @@ class CorpusConfig(Settings):
     patterns is read one after the other; a mapping gives each language its own.
     """
 
-    corpus: Literal["files", "ted8", "catalogues", "synthetic"] = "files"
+    corpus: Literal["files", "ted8", "catalogues", "debian", "synthetic"] = "files"
     languages: tuple[str, ...] = ()  # empty: all that a named corpus has, or those that a mapping names
     low_resource: tuple[str, ...] | None = None  # None: see low_resource below
     target: str = "en"
@@ -49,7 +56,23 @@ class CorpusConfig(Settings):
     dev: Patterns | dict[str, Patterns] | None = None
     test: Patterns | dict[str, Patterns] | None = None
     path: Path | None = None  # ted8 alone: a ted_talks.tar.gz, or a folder with its three files
+    mirror: str | None = None  # debian alone: address of a package mirror; None: the one that apt uses
+    release: str = Field(debian.RELEASE, pattern=r"^\w[\w.-]*$")  # debian alone
     synthetic: SyntheticConfig = Field(default_factory=SyntheticConfig)
+
+    @model_serializer(mode="wrap")
+    def _only_what_is_used(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Settings that came after version 0.1 only where they matter: fingerprints of configs stay what they were."""
+        written: dict[str, Any] = write(self)
+        unused = {"mirror": self.mirror is None, "release": self.corpus != "debian"}
+        return {name: value for name, value in written.items() if not unused.get(name)}
+
+    @field_validator("mirror")
+    @classmethod
+    def _is_address(cls, mirror: str | None) -> str | None:
+        if mirror is not None and mirror.partition(":")[0] not in mirrors.SCHEMES:
+            raise ValueError(f"{mirror!r} is not an address; begin with http:, https: or file:")
+        return mirror
 
     @field_validator(*SPLITS)
     @classmethod
@@ -78,6 +101,8 @@ class CorpusConfig(Settings):
             raise ValueError(f"{given[0]!r} is for corpus: files; remove it, or the line corpus: {self.corpus}")
         if self.corpus != "ted8" and self.path is not None:
             raise ValueError(f"'path' is for corpus: ted8; the corpus {self.corpus!r} does not use it")
+        if self.corpus != "debian" and (self.mirror is not None or self.release != debian.RELEASE):
+            raise ValueError(f"'mirror' and 'release' are for corpus: debian; {self.corpus!r} does not use them")
         known = next(filter(None, self._named_languages()), ())
         if known and self.low_resource is not None:
             for language in self.low_resource:
@@ -114,7 +139,7 @@ def _check_languages(languages: tuple[str, ...], target: str) -> None:
 def open_corpus(config: CorpusConfig, cache: Path) -> Corpus:
     """The text of every language, checked as far as possible without reading it.
 
-    Files must exist and languages be known; ``ted8`` and ``catalogues`` are fetched into ``cache`` if it lacks them.
+    Files must exist and languages be known; named corpora are fetched into ``cache`` if it lacks them.
     """
     if config.corpus == "files":
         return {language: _files(config, language) for language in _file_languages(config)}
@@ -124,6 +149,9 @@ def open_corpus(config: CorpusConfig, cache: Path) -> Corpus:
         raise ValueError(f"target {config.target!r}; the corpus {config.corpus!r} translates into 'en' only")
     if config.corpus == "catalogues":
         return _chosen(config, gettext.LANGUAGES, lambda: gettext.catalogue_corpus(cache))
+    if config.corpus == "debian":
+        languages = config.languages or debian.LANGUAGES
+        return debian.debian_corpus(languages, cache, mirror=config.mirror, release=config.release)
     corpus = synthetic_corpus(config.synthetic)
     return _chosen(config, tuple(corpus), lambda: corpus)
 
@@ -142,6 +170,8 @@ def low_resource(config: CorpusConfig, sizes: Mapping[Arm, int]) -> tuple[Arm, .
         return _low_in_family(config.synthetic, sizes)
     if config.corpus in ("ted8", "catalogues") and set(sizes) <= set(ted.LANGUAGES):
         return tuple(arm for arm in sizes if arm in ted.LOW_RESOURCE)
+    if config.corpus == "debian" and set(sizes) <= set(debian.LANGUAGES):
+        return tuple(arm for arm in sizes if arm in debian.LOW_RESOURCE)
     limit = LOW_RESOURCE_SHARE * max(sizes.values(), default=0)
     return tuple(arm for arm, size in sizes.items() if size < limit)
 

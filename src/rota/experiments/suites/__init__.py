@@ -22,6 +22,7 @@ SUITES: Final[dict[str, Callable[[], Suite]]] = {"laptop": laptop, "controls": c
 
 CORPORA: Final[dict[str, Values]] = {
     "catalogues": CATALOGUES,
+    "debian": {"corpus": "debian", "subwords": {"size": "8k"}},
     "synthetic": {"corpus": "synthetic", "subwords": {"size": 1500}},
     "ted8": {"corpus": "ted8", "subwords": {"size": "8k", "text": "tokenised"}},
 }
