@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from rota.config import parse_config
+from rota.config import parse_recorded
 from rota.settings import Duration
 from rota.student.config import LearningRate, Schedule, StudentConfig
 from rota.student.nmt import build_student
@@ -20,7 +20,7 @@ RUN_OF_VERSION_0_1 = Path(__file__).parents[2] / "docs/results/laptop/ted8-small
 def test_a_config_of_version_0_1_keeps_its_values_and_its_fingerprint():
     about = json.loads(RUN_OF_VERSION_0_1.read_text(encoding="utf-8"))
     assert about["config"]["student"]["compile"] is False
-    config = parse_config(about["config"])
+    config = parse_recorded(about["config"])
     assert config.dump()["student"] == about["config"]["student"]
     assert config.fingerprint == about["config_fingerprint"]
 
