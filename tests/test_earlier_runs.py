@@ -9,7 +9,7 @@ from rota.config import as_begun, parse_config, parse_recorded
 from rota.evaluation.selection import selection_pairs
 from rota.report.study import first_difference
 from rota.runs import Run
-from rota.settings import BEFORE, ConfigError
+from rota.settings import BEFORE, ConfigError, with_earlier
 
 VALUES = {
     "data": {
@@ -96,3 +96,12 @@ def test_a_recorded_config_is_read_as_it_was_meant(tmp_path):
     assert parse_recorded(dumped) == earlier(tmp_path)
     assert as_begun(config(tmp_path), dumped).dump() == earlier(tmp_path).dump()
     assert as_begun(config(tmp_path), config(tmp_path).dump()) == config(tmp_path)
+
+
+def test_only_the_teacher_that_has_a_setting_is_given_what_it_did_before():
+    shuffled = with_earlier({"teacher": {"name": "replay-shuffled", "run": "other"}})
+    assert shuffled["teacher"]["split_at_warmup"] is False
+    assert with_earlier({"teacher": {"name": "replay-exact", "run": "other"}})["teacher"] == {
+        "name": "replay-exact",
+        "run": "other",
+    }

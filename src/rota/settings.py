@@ -235,13 +235,14 @@ may have moved; the teacher itself refuses another run in it.
 
 BEFORE: Final[Mapping[str, Any]] = {
     "training.dev_division": "alternate",
+    "teacher.split_at_warmup": False,
 }
 """Settings that are younger than some runs, with what those runs did, where that is not the default now.
 
 A run whose ``run.json`` lacks one of them was begun before it existed, and keeps to this value.
 """
 
-_OWNER: Final[Mapping[str, str]] = {}
+_OWNER: Final = {"teacher.split_at_warmup": "replay-shuffled"}
 """The name of the only teacher that has the setting."""
 
 
