@@ -42,7 +42,8 @@ class CountingStudent:
 
 
 def make(dev, *, teacher_share=0.5, train=None):
-    return DevSets(FakeStore(dev, train), teacher_share=teacher_share, validate_tokens=1000)
+    store = FakeStore(dev, train)
+    return DevSets(store, teacher_share=teacher_share, division="alternate", validate_tokens=1000)
 
 
 def read(probe, measure, arm="az"):
