@@ -160,6 +160,8 @@ def make_language(ancestor: Ancestor, rng: np.random.Generator, relatedness: flo
         name: heritage.change(ancestor.affixes[name]) if heritage.inherits() else own
         for name, own in zip(AFFIXES, _new_affixes(rng), strict=True)
     }
+    while affixes["plural"] == affixes["accusative"]:  # an ending of its own may be an inherited one
+        affixes["accusative"] = _new_affixes(rng)[0]
     taken: set[str] = set()
     forms = {kind: [heritage.forms(kind, stem, affixes, taken) for stem in ancestor.stems[kind]] for kind in LEXEMES}
     order = ancestor.order if heritage.inherits() else ORDERS[rng.integers(len(ORDERS))]
