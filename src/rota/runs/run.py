@@ -121,7 +121,7 @@ class Run:
         self.__dict__.pop("about", None)
 
     def setting(self, key: str) -> Any:
-        """A value in ``run.json`` by its place, such as ``config.training.steps``."""
+        """A value in ``run.json`` by its path, such as ``config.training.steps``."""
         found: Any = self.about
         for part in key.split("."):
             if not isinstance(found, dict) or part not in found:
