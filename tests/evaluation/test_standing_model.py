@@ -22,6 +22,7 @@ CONFIGS = {
     "plain": {},
     "selects": {"select": "low-resource"},
     "averages": {"combine": "average", "window": 2},
+    "few": {"combine": "average", "window": 9},  # the run has six checkpoints
 }
 
 CALLS = [
@@ -181,6 +182,7 @@ def test_nothing_scored_leaves_the_selection_or_the_last_checkpoints(originals, 
     assert standing_scores(runs["plain"]) is None
     assert standing_model(runs["plain"]) == Model((60,))
     assert standing_model(runs["averages"]) == Model((50, 60), "average")
+    assert standing_model(runs["few"]) == Model(STEPS, "average")
     api.evaluate(runs["selects"].folder, split="dev")
     assert standing_model(runs["selects"]) == Model(windows_of(40)[0], "ensemble", "low-resource")
 

@@ -9,11 +9,11 @@ import math
 import numpy as np
 import pytest
 import torch
-from rota.checkpoint import Checkpoints
 from student_cases import batch_of, make_network, make_student, random_pairs, states_of
 from torch.nn.functional import cross_entropy
 
 from rota.config import parse_config
+from rota.runs.checkpoints import Checkpoints
 from rota.student.config import StudentConfig
 from rota.student.nmt import build_student
 from rota.student.transformer import logits

@@ -40,7 +40,7 @@ def test_the_losses_of_one_language_at_a_time_are_amplified():
 
 
 def test_a_state_that_does_not_fit_the_languages_is_refused():
-    with pytest.raises(ValueError, match="the state has 7 losses; that is no multiple of 3 languages"):
+    with pytest.raises(ValueError, match="the state has 7 losses; that is not a multiple of 3 languages"):
         probe_q_network(torch.nn.Identity(), np.ones(7), LANGUAGES)
 
 

@@ -87,7 +87,10 @@ def export(
     run: RunPath,
     to: Annotated[str, typer.Option(help="hf (for transformers) or ctranslate2.")],
     out: Annotated[Path, typer.Option(help="The new folder; an earlier export there is replaced.")],
-    step: Annotated[int | None, typer.Option(help="Which checkpoint; by default the last.")] = None,
+    step: Annotated[
+        int | None,
+        typer.Option(help="Which checkpoint; by default the model whose scores a report shows, or the last."),
+    ] = None,
     selected: Annotated[
         bool, typer.Option("--selected", help="The checkpoints that rota evaluate --select found best.")
     ] = False,

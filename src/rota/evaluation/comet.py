@@ -55,13 +55,13 @@ class Comet:
             raise ValueError(f"COMET needs as many of each, and at least one: {counts}")
         texts = list(zip(sources, hypotheses, references, strict=True))
         # As in the library's own predict: sentences of similar length together, so that little is padded.
-        order = sorted(range(len(texts)), key=lambda place: len(texts[place][0]))
+        order = sorted(range(len(texts)), key=lambda index: len(texts[index][0]))
         scores = [0.0] * len(texts)
         for start in range(0, len(order), BATCH):
-            places = order[start : start + BATCH]
-            for place, value in zip(places, self._batch([texts[place] for place in places]), strict=True):
-                scores[place] = 100 * value
-            progress(len(places))
+            batch = order[start : start + BATCH]
+            for index, value in zip(batch, self._batch([texts[index] for index in batch]), strict=True):
+                scores[index] = 100 * value
+            progress(len(batch))
         return sum(scores) / len(scores), scores
 
     def _batch(self, texts: Sequence[tuple[str, str, str]]) -> list[float]:
@@ -137,7 +137,7 @@ def _load(library: Any, checkpoint: Path) -> Any:
                 f"where there is a network run: hf download {encoder} --include '*.json' '*.model' --local-dir DIR, "
                 f"then write pretrained_model: DIR into {hparams}"
             )
-    # The names stored in the weights win in the library; a folder that someone wrote into hparams.yaml must win here.
+    # The library prefers the names stored in the weights; a folder that someone wrote into hparams.yaml must win here.
     return library.load_from_checkpoint(str(checkpoint), local_files_only=True, reload_hparams=is_folder)
 
 

@@ -58,7 +58,7 @@ def save_hugging_face(network: Transformer, languages: Sequence[str], config: di
 
 
 def architecture(shape: Shape, student: StudentConfig) -> dict[str, Any]:
-    """The ``config.json`` of M2M100; dropout is that of training, for whoever trains on."""
+    """The ``config.json`` of M2M100; dropout is that of training, for those who train it further."""
     attention_dropout = student.dropout if student.attention_dropout is None else student.attention_dropout
     return {
         "architectures": ["M2M100ForConditionalGeneration"],

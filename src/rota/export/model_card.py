@@ -121,7 +121,7 @@ def _scores(run: Run, model: Model) -> dict[str, dict[Arm, Entry]]:
     """By metric and language: test scores of exactly these weights, by the run's own search if there are any."""
     asked = Asked.of(run.setting("config.evaluation"))
     found = [scores for scores in evaluated(run) if scores.model.name == model.name]
-    own = [scores for scores in found if asked.is_searched_so(scores)]
+    own = [scores for scores in found if asked.has_search(scores)]
     by_metric: dict[str, dict[Arm, Entry]] = {}
     for scores in own or [each for each in found if each.search == found[-1].search]:
         for (arm, metric), entry in scores.entries.items():

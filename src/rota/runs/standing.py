@@ -1,20 +1,20 @@
 """Which models of a run were scored, and which one of them stands for the run.
 
 **The rule.** ``rota report``, ``compare-scores``, ``export`` and its model card all ask :func:`standing_scores` or
-:func:`standing_model`, which answer from ``evals.jsonl``, ``selection.json`` and ``run.json`` alone. Among the models
-that were scored on a split, in every language of the run before those with a few:
+:func:`standing_model`, which answer from the files of the run alone. Of the models that were scored on a split (those
+scored in every language before those scored in some), this one stands for the run:
 
 1. the model of the last selection, which ``selection.json`` holds: the best window, combined as it was judged;
-2. else (that one was not scored on this split) another selected model, the one scored last;
-3. else the model that ends with the latest step; of several that end there the one combined as the run's config asks,
-   else one checkpoint alone, else the one scored last.
+2. if that was not scored on this split, the selected model that was scored last;
+3. if nothing was selected, the model that ends with the latest step. If several end there: the one that is combined as
+   the run's config asks, else a single checkpoint, else the one that was scored last.
 
-If one model was translated by several searches, the scores of the search in the run's config count, else the last ones.
-If nothing was scored, the selected window stands for the run, else its last checkpoints, combined as the config asks.
+If a model was scored with several searches, the scores of the search in the run's config count, else the last ones. If
+nothing was scored, the selected window stands for the run, else its last checkpoints, combined as the config asks.
 
-``rota compare`` asks something else, :func:`is_scored`: whether the model that a suite's config asks for was scored. If
-the config selects checkpoints, that is the model that stands for the run. If it does not, a selection made by hand
-stands for the run all the same.
+``rota compare`` asks a different question, :func:`is_scored`: whether the model that a suite's config asks for has been
+scored. If the config selects checkpoints, that model stands for the run. If it does not, it stands for the run unless
+somebody has selected another with ``rota evaluate --select``.
 """
 
 from __future__ import annotations
@@ -115,16 +115,19 @@ class Asked:
 
     @property
     def checkpoints(self) -> int:
-        """Checkpoints that one model is made of, if the run has as many."""
+        """The number of checkpoints in a model, if the run has that many."""
         return 1 if self.combine == "last" else self.window
 
-    def is_combined_so(self, model: Model) -> bool:
-        return model.combine == self.combine and len(model.steps) == self.checkpoints
+    def checkpoints_in(self, model: Model) -> int:
+        """How many of them a model has that is combined in this way; 0 for any other model."""
+        count = len(model.steps)
+        return count if model.combine == self.combine and count <= self.checkpoints else 0
 
-    def is_searched_so(self, scores: Scores) -> bool:
+    def has_search(self, scores: Scores) -> bool:
+        """Whether the translations were searched for in this way."""
         return all(scores.search.get(name) == value for name, value in self.search.items())
 
-    def is_selected_so(self, selection: Mapping[str, Any]) -> bool:
+    def has_selection(self, selection: Mapping[str, Any]) -> bool:
         """Whether a selection was made in this way."""
         return (
             selection["select"] == self.select
@@ -151,7 +154,7 @@ def evaluated(run: Run, split: Split = "test") -> list[Scores]:
 
 
 def model_of(entry: Entry) -> Model:
-    """The model that a score is of. Records of older versions know nothing but the last checkpoint."""
+    """The model that a score is of. The first records knew single checkpoints only."""
     steps = tuple(entry.get("steps") or [entry["step"]])
     return Model(steps, entry.get("combine", "last"), entry.get("select"))
 
@@ -167,7 +170,7 @@ def selected_model(run: Run) -> Model | None:
 
 
 def require_selected(run: Run) -> Model:
-    """The same for commands that were told to use it."""
+    """The same, for a command whose user asked for it."""
     found = selected_model(run)
     if found is None:
         raise ValueError(f"{run} has no selection.json; run rota evaluate {run} --select low-resource first")
@@ -179,17 +182,17 @@ def standing_scores(run: Run, split: Split = "test") -> Scores | None:
     asked = Asked.of(run.about["config"].get("evaluation") or {})
     selected, languages = selected_model(run), set(run.sizes)
 
-    def rank(placed: tuple[int, Scores]) -> tuple[Any, ...]:
-        place, scores = placed
+    def rank(numbered: tuple[int, Scores]) -> tuple[Any, ...]:
+        number, scores = numbered
         model = scores.model
-        by_step = () if model.select else (model.step, asked.is_combined_so(model), len(model.steps) == 1)
+        by_step = () if model.select else (model.step, asked.checkpoints_in(model), len(model.steps) == 1)
         return (
             languages <= set(scores.languages),
             model == selected,
             model.select is not None,
             *by_step,
-            asked.is_searched_so(scores),
-            place,
+            asked.has_search(scores),
+            number,
         )
 
     return max(enumerate(evaluated(run, split)), key=rank, default=(0, None))[1]
@@ -206,19 +209,23 @@ def standing_model(run: Run) -> Model:
 
 def is_scored(run: Run, asked: Asked, *, languages: Collection[Arm], steps: int, checkpoint_every: Duration) -> bool:
     """Whether every test set of a run of ``steps`` updates has been scored in the way that a config asks for."""
-    selection = None if asked.select is None else run.selection("select", "combine", "window", "search", "best.steps")
-    if asked.select is not None and (selection is None or not asked.is_selected_so(selection)):
-        return False
+    selected = None
+    if asked.select is not None:
+        selection = run.selection("select", "combine", "window", "search", "best.steps")
+        if selection is None or not asked.has_selection(selection):
+            return False
+        selected = selected_model(run)
     saved = len(run.checkpoints().list()) or -(-steps // max(1, checkpoint_every.steps(steps)))
 
     def is_asked_for(scores: Scores) -> bool:
         model = scores.model
-        if (model.select, model.combine) != (asked.select, asked.combine) or not asked.is_searched_so(scores):
+        if not asked.has_search(scores):
             return False
-        if selection is not None:
-            return model == selected_model(run)
-        few = saved <= len(model.steps) < asked.checkpoints  # all that the run has, or had
-        return model.step == steps and (len(model.steps) == asked.checkpoints or few)
+        if selected is not None:
+            return model == selected
+        # As many checkpoints as were asked for, or all that the run has, or had.
+        enough = min(asked.checkpoints, saved)
+        return model.select is None and model.step == steps and asked.checkpoints_in(model) >= enough
 
     scored = {arm for scores in evaluated(run) if is_asked_for(scores) for arm in scores.languages}
     return set(languages) <= scored

@@ -32,7 +32,7 @@ def rewards(run: StudyRun) -> list[Reward]:
 
 
 def are_derived(run: StudyRun) -> bool:
-    return not run.rewards and run.version.startswith("0.1.")
+    return run.version.startswith("0.1.") and bool(run.observations) and not run.rewards
 
 
 def _gains(run: StudyRun) -> list[Reward]:

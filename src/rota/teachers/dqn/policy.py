@@ -41,7 +41,7 @@ def probe_q_network(
 ) -> tuple[FloatArray, FloatArray]:
     """Softmax and Q values (K, K): row k after the losses of language k in ``state`` were multiplied by ``factor``."""
     if len(state) % len(languages):
-        raise ValueError(f"the state has {len(state)} losses; that is no multiple of {len(languages)} languages")
+        raise ValueError(f"the state has {len(state)} losses; that is not a multiple of {len(languages)} languages")
     groups = len(state) // len(languages)
     states_KS = np.tile(state, (len(languages), 1)).astype(np.float32)
     for row in range(len(languages)):
