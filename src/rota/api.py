@@ -57,6 +57,7 @@ def prepare(
         config.data_folder,
         cache=cache_folder(),
         seed=config.data.seed,
+        mess=config.data.mess,
         again=again,
         processes=processes,
         progress=progress,

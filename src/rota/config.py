@@ -14,6 +14,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from rota.data.corpora.sources import CorpusConfig
 from rota.data.preparation.cleaning import CleaningConfig
+from rota.data.preparation.mess import MessConfig
 from rota.data.subwords import SubwordsConfig
 from rota.evaluation.config import EvaluationConfig
 from rota.settings import BEFORE, ConfigError, Count, Settings, explain, with_earlier, without_earlier
@@ -33,6 +34,10 @@ class DataConfig(CorpusConfig):
     )
     cleaning: CleaningConfig = CleaningConfig()
     subwords: SubwordsConfig = SubwordsConfig()
+    mess: MessConfig | None = None  # training pairs degraded on purpose
+
+    def _unused(self) -> set[str]:
+        return super()._unused() | ({"mess"} if self.mess is None else set())
 
     @property
     def corpus_config(self) -> CorpusConfig:

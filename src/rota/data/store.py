@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import numpy as np
-from pydantic import ValidationError
+from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from rota.data.corpora.parallel import SPLITS, Pair, Split, read_lines
 from rota.data.subwords import Subwords
@@ -83,6 +83,13 @@ class Manifest(Settings):
     settings: dict[str, Any]
     inputs: dict[str, InputFile]  # by the path that the config names, or that of the cache
     files: dict[str, StoredFile]  # by path inside the folder
+    mess: dict[Arm, dict[str, int]] = Field(default_factory=dict)  # training pairs degraded on purpose, by kind
+
+    @model_serializer(mode="wrap")
+    def _without_mess(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Manifests of data that nobody degraded are as they always were."""
+        written: dict[str, Any] = write(self)
+        return {name: value for name, value in written.items() if name != "mess" or value}
 
     @property
     def fingerprint(self) -> str:
@@ -344,6 +351,7 @@ class StoreWriter:
         cleaning: Counts,
         settings: dict[str, Any],
         inputs: dict[str, InputFile],
+        mess: dict[Arm, dict[str, int]] | None = None,
     ) -> None:
         """Closes the arrays and writes the manifest, which also lists every other file in the folder."""
         files = {name: appender.close() for name, appender in self._open.items()}
@@ -361,6 +369,7 @@ class StoreWriter:
             settings=settings,
             inputs=inputs,
             files=files,
+            mess=mess or {},
         ).save(self.folder)
 
     @property
