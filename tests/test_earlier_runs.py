@@ -105,3 +105,16 @@ def test_only_the_teacher_that_has_a_setting_is_given_what_it_did_before():
         "name": "replay-exact",
         "run": "other",
     }
+
+
+def test_mixed_batches_of_an_earlier_run_stay_sorted_by_length(tmp_path):
+    mixed = {"teacher": "mixed", "data": {**VALUES["data"], "folder": str(tmp_path / "data")}}
+    by_length = parse_config({**VALUES, **mixed, "training": {**VALUES["training"], **TRAINING}})
+    old, whole, new = (Run(tmp_path / name) for name in ("old", "whole", "new"))
+    api.train(by_length, old.folder, until=3)
+    without_later_settings(old)
+    api.train(parse_config({**VALUES, **mixed}), old.folder)
+    api.train(by_length, whole.folder)
+    api.train(parse_config({**VALUES, **mixed}), new.folder)
+    steps = [run.record_path("steps").read_bytes() for run in (old, whole, new)]
+    assert steps[0] == steps[1] != steps[2]

@@ -88,7 +88,7 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     store.check()
     if training.threads is not None:
         torch.set_num_threads(training.threads)
-    classroom = Classroom(store.sizes, store.low_resource, training.steps)
+    classroom = Classroom(store.sizes, store.low_resource, training.steps, store.target_tokens)
     student = build_student(
         config.student,
         vocabulary=store.manifest.vocabulary,
@@ -115,7 +115,8 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     ranks = Ranks(store.split("train"))
 
     def stream(arm: Arm, mixture: Mixture | None) -> BatchStream:
-        return make_stream(store, arm, budget.get(arm, training.tokens), streams_seed, mixture=mixture, ranks=ranks)
+        tokens, mixing = budget.get(arm, training.tokens), training.mixed_batches
+        return make_stream(store, arm, tokens, streams_seed, mixture=mixture, ranks=ranks, mixing=mixing)
 
     loop = Loop(
         student,

@@ -18,6 +18,16 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
 
+def where_used(model: BaseModel, written: dict[str, Any], *names: str) -> dict[str, Any]:
+    """What is written of a model, without these later settings where they have their default.
+
+    So what is written of a config that does not use them, and its fingerprint, stay what they were.
+    """
+    fields = type(model).model_fields
+    unused = {name for name in names if getattr(model, name) == fields[name].default}
+    return {name: value for name, value in written.items() if name not in unused}
+
+
 class ConfigError(ValueError):
     """A mistake in a config: one line that names the place, the value and the remedy."""
 
@@ -235,6 +245,7 @@ may have moved; the teacher itself refuses another run in it.
 
 BEFORE: Final[Mapping[str, Any]] = {
     "training.dev_division": "alternate",
+    "training.mixed_batches": "by-length",
     "teacher.split_at_warmup": False,
 }
 """Settings that are younger than some runs, with what those runs did, where that is not the default now.

@@ -177,7 +177,7 @@ class StopAfter:
 
 def test_an_interrupted_selection_goes_on_where_it_was(run, store, original, tmp_path):
     undisturbed = select(shutil.copytree(original, tmp_path / "undisturbed"), store)
-    with pytest.raises(KeyboardInterrupt):  # 8 sentences a window: in the middle of the second
+    with pytest.raises(KeyboardInterrupt):  # 10 sentences a window: in the second
         select_window(Loader(run, "cpu", 4), store, ENSEMBLES, StopAfter(12))
     assert not (run / "selection.json").exists()
     made = {path: path.stat().st_mtime_ns for path in (run / "translations").iterdir()}
@@ -196,9 +196,10 @@ def test_progress_counts_the_sentences_of_all_windows(run, store):
     seen = []
     select_window(Loader(run, "cpu", 4), store, ENSEMBLES, lambda *report: seen.append(report))
     assert {stage for stage, _, _ in seen} == {"selecting (3 windows)"}
-    assert {total for _, _, total in seen} == {24}
+    sentences = 3 * sum(len(selection_references(store, arm)) for arm in LOW)
+    assert {total for _, _, total in seen} == {sentences}
     assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)
-    assert seen[-1][1] == 24
+    assert seen[-1][1] == sentences
 
 
 def test_damaged_checkpoints_are_passed_over(run, store):

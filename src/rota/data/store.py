@@ -179,6 +179,10 @@ class Sentences:
             raise ValueError(f"unknown language {arm!r}; the data have {', '.join(self._languages)}")
         return self.ranges[arm]
 
+    def languages_of(self, indices: IntArray) -> IntArray:
+        """The number of each sentence's language, in the order of the corpus."""
+        return np.searchsorted(self._starts, indices, side="right") - 1
+
     def batch(self, arm: Arm, indices: IntArray) -> Batch:
         """The sentences in the order given; for an arm that is not a language, tokens are counted per language."""
         source, source_lengths = self.source.gather(indices)
@@ -196,7 +200,7 @@ class Sentences:
     def _tokens_by_language(self, arm: Arm, indices: IntArray, target_lengths: IntArray) -> dict[Arm, int]:
         if arm in self.ranges:
             return {arm: int(target_lengths.sum())}
-        language = np.searchsorted(self._starts, indices, side="right") - 1
+        language = self.languages_of(indices)
         tokens = np.bincount(language, weights=target_lengths)
         return {self._languages[index]: int(tokens[index]) for index in np.flatnonzero(tokens)}
 
@@ -248,6 +252,11 @@ class Store:
     def sizes(self) -> Mapping[Arm, int]:
         """Training sentences of each language."""
         return {language: extent.sentences for language, extent in self.manifest.splits["train"].items()}
+
+    @cached_property
+    def target_tokens(self) -> Mapping[Arm, int]:
+        """Training target tokens of each language."""
+        return {language: extent.target_tokens for language, extent in self.manifest.splits["train"].items()}
 
     @cached_property
     def subwords(self) -> Subwords:

@@ -122,9 +122,9 @@ class Run:
         self.__dict__.pop("about", None)
 
     def setting(self, key: str) -> Any:
-        """A value in ``run.json`` by its place, such as ``config.training.steps``.
+        """A value in ``run.json`` by its path, such as ``config.training.steps``.
 
-        Of a run that is older than the setting: what it did then.
+        If the run is older than the setting: what it did then.
         """
         found: Any = self.about
         earlier = key.removeprefix("config.")

@@ -75,6 +75,8 @@ class DevSets:
         """As many groups as asked for; where sentences are few, groups shrink, to one sentence at the least."""
         if measure.data == "dev":
             available = self.teacher_part(arm)
+            if measure.spread:
+                available = _evenly(available, measure.groups * measure.sentences)
         else:  # the released code takes them from training batches, which are sorted by length
             available = _evenly(np.arange(*self._train.range(arm)), measure.groups * measure.sentences)
             available = available[np.argsort(self._train.target.lengths(available), kind="stable")]

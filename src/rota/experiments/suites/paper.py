@@ -155,6 +155,9 @@ def _replay(label: str, name: str, *settings: Setting, warmup: str | None = None
 
 
 CONTROLS = {
+    "proportional-tokens": _control(
+        "Proportional to tokens", _static("proportional"), WARMUP, Setting("teacher.by", "tokens", OURS)
+    ),
     "temperature-2": temperature(2),
     "temperature-5": temperature(5),
     "replay-proportions": _replay("DQN's proportions", "replay-proportions", WARMUP),
