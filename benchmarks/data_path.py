@@ -14,16 +14,20 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 
 from machine.work import padding as padded_share
-from rota.data.batches import cut, make_stream
+from rota.data.batches import make_stream
 from rota.data.corpora.sources import CorpusConfig
+from rota.data.order import Mixing, cut
 from rota.data.preparation.cleaning import CleaningConfig
 from rota.data.preparation.stages import prepare
 from rota.data.store import Sentences, Store
 from rota.data.subwords import SubwordsConfig
+from rota.student.nmt import TRAINING_TOKENS
+from rota.student.pieces import pieces
 from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Batch, IntArray
 from rows import Results, Row, row
 
@@ -45,7 +49,9 @@ def main() -> int:
         print(HEADER)
         arms = (*store.languages, MIXED_HIGH_RESOURCE, MIXED)
         found = [report(store, arm, arguments) for arm in arms]
-    Results(arguments.json).add(each for rows, _ in found for each in rows)
+        print()
+        mixed = mixed_rows(store, arguments.tokens)
+    Results(arguments.json).add([*(each for rows, _ in found for each in rows), *mixed])
     return 0 if all(good for _, good in found) else 1
 
 
@@ -133,6 +139,36 @@ def by_source_length(sentences: Sentences, indices: IntArray, tokens: int) -> li
     order = shuffled[np.argsort(sentences.source.lengths(shuffled), kind="stable")]
     bounds = cut(sentences.target.lengths(order), tokens)
     return [sentences.batch(MIXED, part) for part in np.split(order, bounds[1:-1])]
+
+
+def mixed_rows(store: Store, tokens: int) -> list[Row]:
+    """How evenly the languages of a mixture are spread over its batches, and what that costs in attention.
+
+    Beside sorting by length alone: the spread of the languages' shares among random sentences, and padding as the
+    student has it on a CPU, which cuts batches into pieces of similar length.
+    """
+    about, rows, train = ("data-path", f"mixing, {tokens:,} tokens"), [], store.split("train")
+    for mixing in get_args(Mixing):
+        stream = make_stream(store, MIXED, tokens, seed=0, mixing=mixing)
+        parts = [stream.sentences_at(position) for position in range(stream.batches_per_epoch)]
+        batches = [train.batch(MIXED, part) for part in parts]
+        cut_up = [piece for batch in batches for _, _, piece in pieces(batch, TRAINING_TOKENS)]
+        rows += [
+            row(*about, f"spread of languages, random sentences = 1, {mixing}", [uneven(train, parts)], ""),
+            row(*about, f"padded entries of attention for each needed, {mixing}", [attention(batches)], ""),
+            row(*about, f"the same in the pieces of a CPU, {mixing}", [attention(cut_up)], ""),
+        ]
+    for each in rows:
+        print(f"{each.what:70} {each.value:.2f}")
+    return rows
+
+
+def uneven(sentences: Sentences, parts: list[IntArray]) -> float:
+    """Variance of the languages' sentences in a batch, for one of as many random sentences: 1 is random, 0 exact."""
+    arms = len(sentences.ranges)
+    counts = np.array([np.bincount(sentences.languages_of(part), minlength=arms) for part in parts])
+    size, share = counts.sum(1, keepdims=True), counts.sum(0) / counts.sum()
+    return float(np.mean((counts - size * share) ** 2 / (size * share * (1 - share))))
 
 
 def padding(batches: list[Batch], side: str) -> float:

@@ -76,7 +76,8 @@ def measure(arguments: argparse.Namespace, scratch: Path) -> tuple[list[float], 
     """Times of training between checkpoints, and for each way those of the windows, in turn."""
     run = Run(arguments.run)
     store = open_data(run)
-    pairs = selection_pairs(store, store.low_resource, run.setting("config.training.teacher_dev"))
+    share, division = run.setting("config.training.teacher_dev"), run.setting("config.training.dev_division")
+    pairs = selection_pairs(store, store.low_resource, share, division)
     print(f"{sum(map(len, pairs.values()))} low-resource dev sentences")
     first, *windows = run.checkpoints().windows(4)
     loop = student_loop(arguments, store, len(windows), scratch / "training")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 import numpy as np
 
-from rota.config import RunConfig, parse_config
+from rota.config import RunConfig, as_begun, parse_recorded
 from rota.data.preparation.stages import Progress
 from rota.data.preparation.stages import prepare as prepare_data
 from rota.data.store import Store
@@ -57,6 +57,7 @@ def prepare(
         config.data_folder,
         cache=cache_folder(),
         seed=config.data.seed,
+        mess=config.data.mess,
         again=again,
         processes=processes,
         progress=progress,
@@ -81,11 +82,13 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     from rota.training.streams import Streams
     from rota.training.turns import Turns
 
+    if Run(run).exists:
+        config = as_begun(config, Run(run).about["config"])
     training, team = config.training, team or Team()
     store.check()
     if training.threads is not None:
         torch.set_num_threads(training.threads)
-    classroom = Classroom(store.sizes, store.low_resource, training.steps)
+    classroom = Classroom(store.sizes, store.low_resource, training.steps, store.target_tokens)
     student = build_student(
         config.student,
         vocabulary=store.manifest.vocabulary,
@@ -93,7 +96,12 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
         seed=seed_for(config.seed, "student"),
         team=team,
     )
-    sets = DevSets(store, teacher_share=training.teacher_dev, validate_tokens=training.validate_tokens)
+    sets = DevSets(
+        store,
+        teacher_share=training.teacher_dev,
+        division=training.dev_division,
+        validate_tokens=training.validate_tokens,
+    )
     teacher = build_teacher(config.teacher, classroom, np.random.default_rng(seed_for(config.seed, "teacher")))
     turns = Turns(
         teacher,
@@ -107,7 +115,8 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     ranks = Ranks(store.split("train"))
 
     def stream(arm: Arm, mixture: Mixture | None) -> BatchStream:
-        return make_stream(store, arm, budget.get(arm, training.tokens), streams_seed, mixture=mixture, ranks=ranks)
+        tokens, mixing = budget.get(arm, training.tokens), training.mixed_batches
+        return make_stream(store, arm, tokens, streams_seed, mixture=mixture, ranks=ranks, mixing=mixing)
 
     loop = Loop(
         student,
@@ -275,7 +284,7 @@ def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
 def _with_defaults(dumped: dict[str, Any]) -> dict[str, Any]:
     """A config as an older version wrote it, with the settings that came since; as it is, if one has gone since."""
     try:
-        return parse_config(dumped).dump()
+        return parse_recorded(dumped).dump()
     except ConfigError:
         return dumped
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from rota.data.corpora.sources import CorpusConfig
 from rota.data.preparation.cleaning import CleaningConfig
+from rota.data.preparation.mess import MessConfig
 from rota.data.subwords import SubwordsConfig
 from rota.evaluation.config import EvaluationConfig
-from rota.settings import ConfigError, Count, Settings, explain
+from rota.settings import BEFORE, ConfigError, Count, Settings, explain, with_earlier, without_earlier
 from rota.student.config import StudentConfig
 from rota.teachers import TEACHERS, AnyTeacherConfig, TeacherConfig
 from rota.teachers.lookup import find_kind
@@ -33,6 +34,10 @@ class DataConfig(CorpusConfig):
     )
     cleaning: CleaningConfig = CleaningConfig()
     subwords: SubwordsConfig = SubwordsConfig()
+    mess: MessConfig | None = None  # training pairs degraded on purpose
+
+    def _unused(self) -> set[str]:
+        return super()._unused() | ({"mess"} if self.mess is None else set())
 
     @property
     def corpus_config(self) -> CorpusConfig:
@@ -64,7 +69,8 @@ class RunConfig(Settings):
 
     @property
     def fingerprint(self) -> str:
-        return hashlib.sha256(json.dumps(self.dump(), sort_keys=True).encode()).hexdigest()[:16]
+        """A short name of all settings; that of a run with the settings of an earlier version is what it was then."""
+        return hashlib.sha256(json.dumps(without_earlier(self.dump()), sort_keys=True).encode()).hexdigest()[:16]
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
@@ -85,6 +91,26 @@ def parse_config(values: dict[str, Any], origin: str = "config", overrides: Sequ
         if overrides and _is_right(values):
             origin = f"--set {', '.join(map(repr, overrides))}"
         raise ConfigError(f"{origin}: {explain(error, RunConfig)}") from None
+
+
+def parse_recorded(dumped: dict[str, Any], origin: str = "run.json") -> RunConfig:
+    """The config of a run as its ``run.json`` has it; of an older version, settings that came since are as it did."""
+    return parse_config(with_earlier(dumped), origin=origin)
+
+
+def as_begun(config: RunConfig, dumped: Mapping[str, Any]) -> RunConfig:
+    """The config for resuming the run with the recorded config ``dumped``, which may be older than some settings.
+
+    Those keep what the run did before they existed, unless the config names them.
+    """
+    changed: dict[str, Settings] = {}
+    for key, value in BEFORE.items():
+        section, name = key.split(".")
+        part = changed.get(section, getattr(config, section))
+        new = name in type(part).model_fields and name not in dumped.get(section, {})
+        if new and name not in part.model_fields_set:
+            changed[section] = part.model_copy(update={name: value})
+    return config.model_copy(update=changed)
 
 
 def overridden(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:

@@ -105,7 +105,8 @@ class GroupLosses(Measure):
     """Losses of small groups of sentences, arm by arm: an array, the state of the DQN teacher.
 
     ``refresh_every`` k: only every k-th group is measured again at an observation, in rotation. ``summed``: over the
-    tokens of a group and with label smoothing, as in the released code of the paper.
+    tokens of a group and with label smoothing, as in the released code of the paper. ``spread``: the sentences are
+    spread over the dev set instead of being its first ones.
     """
 
     groups: int = 25  # of each arm
@@ -114,6 +115,7 @@ class GroupLosses(Measure):
     data: Literal["dev", "train"] = "dev"
     weights: Weights = "raw"
     summed: bool = False
+    spread: bool = False
 
     def imagine(self, scene: Scene) -> Any:
         """Groups differ in difficulty by fixed factors from 0.8 to 1.2."""

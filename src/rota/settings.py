@@ -18,6 +18,16 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
 
+def where_used(model: BaseModel, written: dict[str, Any], *names: str) -> dict[str, Any]:
+    """What is written of a model, without these later settings where they have their default.
+
+    So what is written of a config that does not use them, and its fingerprint, stay what they were.
+    """
+    fields = type(model).model_fields
+    unused = {name for name in names if getattr(model, name) == fields[name].default}
+    return {name: value for name, value in written.items() if name not in unused}
+
+
 class ConfigError(ValueError):
     """A mistake in a config: one line that names the place, the value and the remedy."""
 
@@ -231,6 +241,41 @@ FREE: Final = frozenset(
 They do not change what is computed, but for rounding and, of some, the masks of dropout. The folder of a replayed run
 may have moved; the teacher itself refuses another run in it.
 """
+
+
+BEFORE: Final[Mapping[str, Any]] = {
+    "training.dev_division": "alternate",
+    "training.mixed_batches": "by-length",
+    "teacher.split_at_warmup": False,
+}
+"""Settings that are younger than some runs, with what those runs did, where that is not the default now.
+
+A run whose ``run.json`` lacks one of them was begun before it existed, and keeps to this value.
+"""
+
+_OWNER: Final = {"teacher.split_at_warmup": "replay-shuffled"}
+"""The name of the only teacher that has the setting."""
+
+
+def with_earlier(dumped: Mapping[str, Any]) -> dict[str, Any]:
+    """A config as ``run.json`` has it, with what the run did where it lacks a setting of ``BEFORE``."""
+    filled = {key: dict(value) if isinstance(value, dict) else value for key, value in dumped.items()}
+    for key, value in BEFORE.items():
+        section, name = key.split(".")
+        part = filled.get(section)
+        if isinstance(part, dict) and _OWNER.get(key) in (None, part.get("name")):
+            part.setdefault(name, value)
+    return filled
+
+
+def without_earlier(dumped: Mapping[str, Any]) -> dict[str, Any]:
+    """The reverse: without settings that are as they were before they existed, so that fingerprints stay the same."""
+    kept = {key: dict(value) if isinstance(value, dict) else value for key, value in dumped.items()}
+    for key, value in BEFORE.items():
+        section, name = key.split(".")
+        if kept[section].get(name) == value:
+            del kept[section][name]
+    return kept
 
 
 def leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -252,21 +252,19 @@ def _dunnett(
     parts = [(variance * weights_Kn[:, ours] @ weights_Kn[:, ours].T, freedom) for ours, variance, freedom in groups]
     covariance = np.sum([part for part, _ in parts], axis=0)
     errors = np.sqrt(np.diag(covariance))
-    if errors.min() <= 1e-12 * scale:  # nothing but rounding is left of the noise
-        exact = weights_Kn @ observed
-        return {
-            row: PooledContrast(float(value), 0.0, 1.0, (float(value), float(value)), float(abs(value) <= 1e-9 * scale))
-            for row, value in zip(others, exact, strict=True)
-        }
-    correlation = covariance / np.outer(errors, errors)
+    noisy = errors > 1e-12 * scale  # of the others nothing but rounding is left
+    correlation = covariance[np.ix_(noisy, noisy)] / np.outer(errors[noisy], errors[noisy])
     largest = largest_normals(correlation)
     result = {}
     for index, row in enumerate(others):
         difference, error = float(weights_Kn[index] @ observed), float(errors[index])
         # Satterthwaite: the freedom of a sum of independent estimates of variance.
-        freedom = error**4 / sum(float(part[index, index]) ** 2 / nu for part, nu in parts)
-        reach = many_to_one_quantile(alpha, largest, freedom) * error
-        p = many_to_one_p(abs(difference) / error, largest, freedom)
+        freedom = (
+            error**4 / sum(float(part[index, index]) ** 2 / nu for part, nu in parts) if noisy[index] else math.inf
+        )
+        reach = many_to_one_quantile(alpha, largest, freedom) * error if noisy[index] else 0.0
+        certain = 1.0 if abs(difference) <= 1e-9 * scale else 0.0
+        p = many_to_one_p(abs(difference) / error, largest, freedom) if noisy[index] else certain
         result[row] = PooledContrast(difference, error, freedom, (difference - reach, difference + reach), p)
     return result
 
@@ -281,6 +279,8 @@ def largest_normals(correlation: FloatArray) -> FloatArray:
     Richtmyer's sequence (multiples of the roots of primes, modulo 1) in pairs through the Box-Muller transform.
     """
     size = len(correlation)
+    if size == 0:
+        return np.zeros(NORMALS)
     pairs = (size + 1) // 2
     steps = np.sqrt(_primes(2 * pairs)) % 1
     uniform = (np.arange(1, NORMALS + 1)[:, None] * steps + 0.5 / NORMALS) % 1

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from rota.data.batches import LanguageStream, cut, make_stream
+from rota.data.batches import LanguageStream, make_stream
+from rota.data.order import cut
 from rota.data.store import Flat, Sentences
 
 

@@ -269,6 +269,17 @@ def test_a_small_language_loses_nothing_to_the_test_set_of_a_large_one():
     assert len(divided["da"]["train"]) > 8000 - 1500 - 300
 
 
+def test_no_language_tests_what_another_has_in_its_dev_set():
+    texts = [f"w{n}a w{n}b w{n}c w{n}d" for n in range(300)]
+    test, dev = set(), set()
+    for start in range(0, 300, 3):  # languages so small that chance alone would not keep the two apart
+        held_out = hold_out(map(key_of, texts[start : start + 16]))
+        test, dev = test | held_out["test"], dev | held_out["dev"]
+    assert test
+    assert dev
+    assert test.isdisjoint(dev)
+
+
 def test_one_paragraph_with_two_translations_is_one_test_pair():
     texts = [f"w{n}a w{n}b w{n}c w{n}d" for n in range(40)]
     pairs = [(f"first {text}", text) for text in texts] + [(f"second {text}", text) for text in texts]

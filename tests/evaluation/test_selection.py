@@ -17,7 +17,7 @@ from window_cases import (
 )
 
 from rota import api
-from rota.data.division import selection_part, teacher_part
+from rota.data.division import teacher_part
 from rota.data.store import Store
 from rota.evaluation.config import EvaluationConfig
 from rota.evaluation.metrics import score
@@ -83,7 +83,7 @@ def test_of_windows_with_equal_bleu_the_dev_loss_chooses(run, store):
 
 def test_without_files_the_windows_are_translated(run, store):
     found = select(run, store)
-    texts = [source for source, _ in selection_pairs(store, ["lali"], 0.5)["lali"]]
+    texts = [source for source, _ in selection_pairs(store, ["lali"], 0.5, "text")["lali"]]
     translator = Translator.load(run, steps=(20, 30, 40, 50), combine="ensemble", device="cpu")
     hypotheses = [" ".join(line.split()) for line in translator.translate(texts, "lali", beam=2)]
     assert len(set(hypotheses)) > 1
@@ -153,7 +153,7 @@ def test_what_was_found_is_written_down(run, store):
         "window": 4,
         "search": {"beam": 2, "length_penalty": 1.0},
         "split": "dev",
-        "sentences": {"lala": 4, "lali": 4},
+        "sentences": {arm: len(selection_references(store, arm)) for arm in LOW},
         "best": {"steps": [20, 30, 40, 50], "step": 50},
     }
     assert {key: content[key] for key in expected} == expected
@@ -177,7 +177,7 @@ class StopAfter:
 
 def test_an_interrupted_selection_goes_on_where_it_was(run, store, original, tmp_path):
     undisturbed = select(shutil.copytree(original, tmp_path / "undisturbed"), store)
-    with pytest.raises(KeyboardInterrupt):  # 8 sentences a window: in the middle of the second
+    with pytest.raises(KeyboardInterrupt):  # 10 sentences a window: in the second
         select_window(Loader(run, "cpu", 4), store, ENSEMBLES, StopAfter(12))
     assert not (run / "selection.json").exists()
     made = {path: path.stat().st_mtime_ns for path in (run / "translations").iterdir()}
@@ -196,9 +196,10 @@ def test_progress_counts_the_sentences_of_all_windows(run, store):
     seen = []
     select_window(Loader(run, "cpu", 4), store, ENSEMBLES, lambda *report: seen.append(report))
     assert {stage for stage, _, _ in seen} == {"selecting (3 windows)"}
-    assert {total for _, _, total in seen} == {24}
+    sentences = 3 * sum(len(selection_references(store, arm)) for arm in LOW)
+    assert {total for _, _, total in seen} == {sentences}
     assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)
-    assert seen[-1][1] == 24
+    assert seen[-1][1] == sentences
 
 
 def test_damaged_checkpoints_are_passed_over(run, store):
@@ -214,18 +215,11 @@ def test_one_checkpoint_is_enough(store, tmp_path):
 def test_the_sentences_that_choose_are_not_the_teachers(store):
     for arm in store.languages:
         pairs = store.text("dev", arm)
-        choosing = selection_pairs(store, [arm], 0.5)[arm]
-        teaching = [pairs[place] for place in teacher_part(len(pairs), 0.5)]
-        assert len(choosing) == 4
-        assert len(teaching) == 5
+        choosing = selection_pairs(store, [arm], 0.5, "text")[arm]
+        teaching = [pairs[index] for index in teacher_part(store.split("dev"), arm, 0.5, "text")]
+        assert len(choosing) + len(teaching) == 9
         assert not set(choosing) & set(teaching)
-    assert selection_pairs(store, ["lala"], 1.0)["lala"] == store.text("dev", "lala")
-
-
-def test_dev_sets_are_divided_evenly_and_completely():
-    assert teacher_part(8, 0.25).tolist() == [1, 5]
-    assert selection_part(8, 0.25).tolist() == [0, 2, 3, 4, 6, 7]
-    assert teacher_part(1, 0.5).tolist() == selection_part(1, 0.5).tolist() == [0]
+    assert selection_pairs(store, ["lala"], 1.0, "text")["lala"] == store.text("dev", "lala")
 
 
 def test_a_group_without_languages_cannot_choose(run, store):

@@ -92,7 +92,7 @@ def damage(run: Path, step: int) -> None:
 def selection_references(store: Store, arm: str) -> list[str]:
     """The English of the dev sentences that choose checkpoints, with the default half for the teacher."""
     pairs = store.text("dev", arm)
-    return [pairs[place][1] for place in selection_part(len(pairs), 0.5)]
+    return [pairs[index][1] for index in selection_part(store.split("dev"), arm, 0.5, "text")]
 
 
 def write_translations(

@@ -148,3 +148,13 @@ def test_every_row_is_a_valid_config_in_both_sizes(row):
     assert config.training.steps == 1_500
     again = scaled(full(row), Scale(steps=150_000, tokens=8_000))
     assert parse_config(again).teacher == parse_config(full(row)).teacher, "the full size is a size like any other"
+
+
+def test_the_shape_of_the_learning_rate_and_its_cooldown_keep_their_share():
+    stable = {"scale": 10, "decay": "warmup-stable-decay", "cooldown": "15k"}
+    values = {"data": {"corpus": "synthetic"}, "student": {"preset": "base", "learning_rate": stable}}
+    found = scaled(values, Scale(steps=1_500))["student"]
+    assert found["lr_warmup"] == 160
+    # The peak of the full-size run: 10 / sqrt(512 * 16,000).
+    assert found["learning_rate"].pop("peak") == pytest.approx(0.0034939, rel=1e-4)
+    assert found["learning_rate"] == {"decay": "warmup-stable-decay", "cooldown": 150}

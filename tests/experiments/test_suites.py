@@ -98,6 +98,9 @@ def test_the_base_has_the_settings_of_section_4(key, expected):
         ("replay-proportions", "teacher.run", "runs/paper/dqn/seed-1"),
         ("replay-proportions", "teacher.warmup.until", 16_000),
         ("replay-shuffled", "teacher.run", "runs/paper/dqn/seed-1"),
+        ("replay-exact", "teacher.run", "runs/paper/dqn/seed-1"),
+        ("proportional-tokens", "teacher.by", "tokens"),
+        ("proportional-tokens", "teacher.warmup.until", 16_000),
         ("dqn-random", "teacher.learn", False),
         ("dqn-gamma-0", "teacher.gamma", 0),
     ],
@@ -121,7 +124,7 @@ def test_the_rows_are_those_of_the_tables():
     assert len(MAIN) == 7  # Tables 2, 3, 4 and 7
     assert len(TSCL_ABLATION) == 5  # Table 5, without its default
     assert len(DQN_ABLATION) == 5  # Tables 6 and 8, without their default
-    assert [row.table for row in SUITE.rows.values()] == ["main"] * 7 + ["tscl"] * 5 + ["dqn"] * 5 + ["control"] * 6
+    assert [row.table for row in SUITE.rows.values()] == ["main"] * 7 + ["tscl"] * 5 + ["dqn"] * 5 + ["control"] * 8
 
 
 def test_every_row_of_the_paper_is_found_among_its_printed_results():

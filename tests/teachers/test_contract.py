@@ -44,6 +44,7 @@ CASES = {
     "dqn that does not learn": {**DQN, "learn": False},
     "replay-proportions": {"name": "replay-proportions", "run": "other", "warmup": 10},
     "replay-shuffled": {"name": "replay-shuffled", "run": "other", "window": 7},
+    "replay-exact": {"name": "replay-exact", "run": "other"},
     "a user's own": {"name": "own_teacher:WorstFirstConfig", "epsilon": 0.3},
     "one with a measure of its own": {"name": "own_measure:TailFirstConfig", "epsilon": 0.3},
 }

@@ -133,7 +133,54 @@ def test_the_probability_is_the_share_of_what_is_left_in_the_window():
     assert left == {"az": 0, "tr": 0}
 
 
-REPLAYS = ("replay-proportions", "replay-shuffled")
+REPLAYS = ("replay-proportions", "replay-shuffled", "replay-exact")
+
+
+def warmed_up(folder, every=1):
+    """Ten updates of a warm-up on tr and ru, then forty on others, most of them az."""
+    arms = ["tr", "tr", "ru", "ru", "tr"] * 2 + ["az", "az", "be", "az", "az"] * 8
+    return make_run(folder, arms, warmup=10, decide_every=every), arms
+
+
+@pytest.mark.parametrize("window", [4, 7, 10, 20, "100%"])
+def test_no_window_mixes_the_warmup_with_what_follows(tmp_path, window):
+    run, arms = warmed_up(tmp_path / "other")
+    for seed in range(10):
+        order = played(replay("replay-shuffled", run, steps=50, window=window, seed=seed), 50)
+        assert Counter(order[:10]) == {"tr": 6, "ru": 4}
+        assert Counter(order[10:]) == Counter(arms[10:])
+
+
+def test_after_the_warmup_windows_are_counted_from_its_end(tmp_path):
+    run, arms = warmed_up(tmp_path / "other")
+    order = played(replay("replay-shuffled", run, steps=50, window=15), 50)
+    for start, stop in ((10, 25), (25, 40), (40, 50)):
+        assert Counter(order[start:stop]) == Counter(arms[start:stop])
+
+
+def test_a_run_that_was_begun_before_goes_on_with_windows_across_the_warmup(tmp_path):
+    run, arms = warmed_up(tmp_path / "other")
+    order = played(replay("replay-shuffled", run, steps=50, window=20, split_at_warmup=False), 50)
+    assert Counter(order[:20]) == Counter(arms[:20])
+    assert Counter(order[:10]) != Counter(arms[:10])
+
+
+def test_exact_totals_in_a_random_order_after_the_warmup(tmp_path):
+    run, arms = warmed_up(tmp_path / "other", every=5)
+    orders = [played(replay("replay-exact", run, steps=50, seed=seed), 50) for seed in range(20)]
+    for order in orders:
+        assert Counter(order[:10]) == {"tr": 6, "ru": 4}
+        assert Counter(order) == Counter(arms) == {"tr": 6, "ru": 4, "az": 32, "be": 8}
+    # The eight updates on be are anywhere among the forty: half of them in the first half, on average (sd 0.28).
+    assert np.mean([order[10:30].count("be") for order in orders]) == pytest.approx(4, abs=1.0)
+
+
+def test_exact_totals_keep_choices_of_several_updates_together(tmp_path):
+    arms = ["tr"] * 10 + ["az"] * 30 + ["be"] * 10 + ["az"] * 3
+    run = make_run(tmp_path / "other", arms, warmup=10, decide_every=10)
+    order = played(replay("replay-exact", run, steps=53, decide_every=10), 53, every=10)
+    assert Counter(order) == Counter(arms)
+    assert all(len(set(order[start : start + 10])) == 1 for start in range(0, 53, 10))
 
 
 def without_records(run):

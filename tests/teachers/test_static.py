@@ -32,6 +32,34 @@ def test_proportional_follows_the_sizes():
     assert Proportional(SIZES, rng()).shares == {"az": 0.1, "be": 0.3, "tr": 0.6}
 
 
+def test_proportional_shares_are_of_sentences_or_of_tokens():
+    # Sentences of 20, 10 and 5 tokens: by tokens 2,000, 3,000 and 3,000 of 8,000.
+    tokens = {"az": 2_000, "be": 3_000, "tr": 3_000}
+    classroom = Classroom({"az": 100, "be": 300, "tr": 600}, low_resource=("az",), steps=10, tokens=tokens)
+
+    def shares(**options):
+        config = TypeAdapter(AnyTeacherConfig).validate_python({"name": "proportional", **options})
+        return build_teacher(config, classroom, rng()).shares
+
+    assert shares() == {"az": 0.1, "be": 0.3, "tr": 0.6}
+    assert shares(by="tokens") == {"az": 0.25, "be": 0.375, "tr": 0.375}
+    assert shares(by="tokens", languages=["az", "be"]) == {"az": 0.4, "be": 0.6}
+
+
+def test_without_counted_tokens_there_are_no_shares_of_them():
+    config = TypeAdapter(AnyTeacherConfig).validate_python({"name": "proportional", "by": "tokens"})
+    with pytest.raises(ValueError, match=r"teacher\.by is 'tokens', but no tokens are counted here; use by: sentences"):
+        build_teacher(config, Classroom(SIZES, low_resource=("az",), steps=10), rng())
+
+
+def test_what_is_written_of_proportional_names_its_shares_only_where_they_are_of_tokens():
+    config = TypeAdapter(AnyTeacherConfig)
+    assert "by" not in config.validate_python("proportional").model_dump()
+    by_tokens = config.validate_python({"name": "proportional", "by": "tokens"})
+    assert by_tokens.model_dump()["by"] == "tokens"
+    assert config.validate_python(by_tokens.model_dump(mode="json")) == by_tokens
+
+
 def test_temperature_one_is_proportional_and_a_large_one_nearly_uniform():
     assert Temperature(SIZES, rng(), temperature=1).shares == pytest.approx({"az": 0.1, "be": 0.3, "tr": 0.6})
     assert Temperature(SIZES, rng(), temperature=1e6).shares == pytest.approx(dict.fromkeys(SIZES, 1 / 3), abs=1e-4)

@@ -102,3 +102,13 @@ def test_a_refresh_that_is_no_share_is_refused(refresh):
 def test_every_setting_has_a_description(name):
     fields = type(config(name=name)).model_fields
     assert [key for key, field in fields.items() if key != "name" and not field.description] == []
+
+
+def test_prototypes_are_the_first_dev_sentences_in_both_variants_unless_they_are_to_be_spread():
+    for variant in ("paper", "released"):
+        found = config(name="dqn", variant=variant)
+        assert found.state_measure.spread is False
+        assert "state_sentences" not in found.model_dump()
+    spread = config(name="dqn", state_sentences="spread")
+    assert spread.state_measure.spread is True
+    assert config(**spread.model_dump(mode="json")) == spread

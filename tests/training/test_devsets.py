@@ -42,7 +42,8 @@ class CountingStudent:
 
 
 def make(dev, *, teacher_share=0.5, train=None):
-    return DevSets(FakeStore(dev, train), teacher_share=teacher_share, validate_tokens=1000)
+    store = FakeStore(dev, train)
+    return DevSets(store, teacher_share=teacher_share, division="alternate", validate_tokens=1000)
 
 
 def read(probe, measure, arm="az"):
@@ -167,3 +168,18 @@ def test_sizes_are_reported():
     assert sizes["selection_sentences"] == {"be": 121}
     assert sizes["group_sentences"] == {"be": 4}
     assert sizes["reward_tokens"] == {"be": 610}
+
+
+def test_prototype_sentences_are_the_first_ones_or_spread_over_the_set():
+    # Three groups of two of 60 sentences: the first six, or every twelfth (0, 59 / 5, ...), rounded.
+    sets = make({"az": [1] * 60}, teacher_share=1.0)
+    found = {spread: sets.groups(GroupLosses(groups=3, sentences=2, spread=spread)) for spread in (False, True)}
+    assert found[False].batches[0].target.tolist() == [0, 1, 2, 3, 4, 5]
+    assert found[True].batches[0].target.tolist() == [0, 12, 24, 35, 47, 59]
+    assert found[True].sizes[0].tolist() == [2, 2, 2]
+
+
+def test_a_set_with_fewer_sentences_than_the_groups_hold_is_used_as_before():
+    sets = make({"az": [1] * 7}, teacher_share=1.0)
+    first, spread = (sets.groups(GroupLosses(groups=3, sentences=5, spread=each)) for each in (False, True))
+    assert first.batches[0].target.tolist() == spread.batches[0].target.tolist() == [0, 1, 2, 3, 4, 5]

@@ -32,7 +32,7 @@ def parts(tmp_path_factory):
     config = parse_config({**VALUES, "data": {**VALUES["data"], "folder": str(folder)}})
     store = api.prepare(config)
     student = build_student(config.student, vocabulary=store.manifest.vocabulary, steps=100, seed=1)
-    sets = DevSets(store, teacher_share=0.5, validate_tokens=500)
+    sets = DevSets(store, teacher_share=0.5, division="text", validate_tokens=500)
     return store, student, sets
 
 

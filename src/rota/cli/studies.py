@@ -33,19 +33,27 @@ def report(
     records: Annotated[
         Path | None, typer.Option(help="Also copy the records here, without models: enough to make the report again.")
     ] = None,
+    regret: Annotated[
+        bool, typer.Option("--regret", help="Each folder is a study of its own corpus: only their regret tables.")
+    ] = False,
 ) -> None:
     """Tables, figures and one self-contained page from the records of runs; no model is loaded.
 
     Example: rota report runs/laptop --out report --baseline uniform-warmup
     """
-    from rota.report.assemble import make_report
+    from rota.report.assemble import make_regret_report, make_report
     from rota.report.folders import check_target, copy_all
     from rota.report.sentences import plural
 
+    if regret and baseline is not None:
+        raise ValueError("--baseline has no meaning with --regret, which compares with the best row of each corpus")
     if records is not None:  # before the report, which takes a while
         check_target(runs, records)
     with views.ProgressBar() as progress:
-        made = make_report(runs, out, title=title, baseline=baseline, progress=progress)
+        if regret:
+            made = make_regret_report(runs, out, title=title, progress=progress)
+        else:
+            made = make_report(runs, out, title=title, baseline=baseline, progress=progress)
         copied = None if records is None else copy_all(runs, records, progress)
     for sentence in (*made.summary, *made.missing):
         views.say(sentence)

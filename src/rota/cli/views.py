@@ -130,7 +130,15 @@ def data_table(store: Store) -> Group:
         kept = [f"{splits[split]['kept']:,}" for split in ("train", "dev", "test")]
         low = " (low)" if arm in store.low_resource else ""
         table.add_row(arm + low, *kept, *(f"{splits['train'].get(reason, 0):,}" for reason in shown))
-    return _titled(f"{store.folder}: {store.manifest.vocabulary:,} subwords", table)
+    titled = _titled(f"{store.folder}: {store.manifest.vocabulary:,} subwords", table)
+    return Group(titled, *(Text(line, style="yellow") for line in _mess_lines(store)))
+
+
+def _mess_lines(store: Store) -> Iterator[str]:
+    """What ``data.mess`` did to each language."""
+    for arm, kinds in store.manifest.mess.items():
+        counts = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
+        yield f"degraded on purpose (data.mess): {counts} of the {store.sizes[arm]:,} training pairs of {arm}"
 
 
 def score_table(evaluation: Evaluation, title: str) -> Group:

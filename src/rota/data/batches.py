@@ -1,42 +1,19 @@
 """Batches of a token budget from one language or a mixture: endless, shuffled, resumable, without a Python loop.
 
-The budget counts real target tokens, because the student computes nothing on padding except inside attention;
-sentences of similar length go together to keep that small too.
+The budget counts real target tokens, because the student computes nothing on padding except inside attention.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from rota.data.order import WINDOW, EpochOrder, Mixing, epoch_order
 from rota.data.selection import Ranks
 from rota.data.store import Sentences, Store
 from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Batch, FloatArray, IntArray, Mixture, Selection, State
-
-# Sentences are sorted by length within windows of this many batches, which differ in every epoch.
-WINDOW = 64
-
-_LENGTH_BITS = 20  # no sentence has 2 ** 19 tokens
-
-
-@dataclass(frozen=True)
-class EpochOrder:
-    """The batches of one epoch: batch ``i`` holds ``indices[bounds[i]:bounds[i + 1]]``."""
-
-    indices: IntArray
-    bounds: IntArray
-    turns: IntArray  # the order in which the batches come
-
-    def __len__(self) -> int:
-        return len(self.turns)
-
-    def batch(self, position: int) -> IntArray:
-        """Sentence indices of the batch that comes at ``position``."""
-        turn = self.turns[position]
-        return self.indices[self.bounds[turn] : self.bounds[turn + 1]]
 
 
 class LanguageStream:
@@ -45,6 +22,8 @@ class LanguageStream:
     The order is a function of (seed, arm, epoch), so the state is two integers. Several processes go through it
     together: each reads its own batches and skips those of the others.
     """
+
+    _mixing: Mixing = "by-length"  # of one language there is nothing to mix
 
     def __init__(
         self,
@@ -174,7 +153,7 @@ class LanguageStream:
         if self._order is None:
             # crc32, not hash(): Python's differs between processes.
             rng = np.random.default_rng([self._seed, zlib.crc32(self.arm.encode()), self._epoch])
-            self._order = epoch_order(self._sentences, self._draw(rng), self._tokens, rng)
+            self._order = epoch_order(self._sentences, self._draw(rng), self._tokens, rng, self._mixing)
         return self._order
 
     def _draw(self, rng: np.random.Generator) -> IntArray:  # noqa: ARG002 (a mixture needs it)
@@ -198,10 +177,12 @@ class MixtureStream(LanguageStream):
         tokens: int,
         seed: int,
         ranks: Ranks | None = None,
+        mixing: Mixing = "even",
     ) -> None:
         self._initial = self._shares = _normalised(sentences, shares)
         indices = _indices(sentences, self._shares)
         super().__init__(sentences, arm, indices, tokens=tokens, seed=seed, ranks=ranks)
+        self._mixing = mixing
         key = (seed, zlib.crc32(arm.encode()))
         self._languages = {name: _Endless(name, extent, key) for name, extent in sentences.ranges.items()}
         self._before: State = {}  # of the languages, when the present pool was not drawn yet
@@ -322,7 +303,14 @@ class _Endless:
 
 
 def make_stream(
-    store: Store, arm: Arm, tokens: int, seed: int, *, mixture: Mixture | None = None, ranks: Ranks | None = None
+    store: Store,
+    arm: Arm,
+    tokens: int,
+    seed: int,
+    *,
+    mixture: Mixture | None = None,
+    ranks: Ranks | None = None,
+    mixing: Mixing = "even",
 ) -> LanguageStream:
     """Training batches of a language, of all (``mixed``), or of the high-resource ones (``mixed-high-resource``).
 
@@ -338,7 +326,7 @@ def make_stream(
     if arm in store.languages:
         raise ValueError(f"a mixture cannot be named {arm!r}, which is a language; give it another name")
     shares = _proportions(sentences, named[arm]) if mixture is None else mixture.shares
-    return MixtureStream(sentences, arm, shares, tokens=tokens, seed=seed, ranks=ranks)
+    return MixtureStream(sentences, arm, shares, tokens=tokens, seed=seed, ranks=ranks, mixing=mixing)
 
 
 def _proportions(sentences: Sentences, languages: Iterable[Arm]) -> dict[Arm, float]:
@@ -366,70 +354,6 @@ def _indices(sentences: Sentences, languages: Iterable[Arm]) -> IntArray:
     kind = _index_type(len(sentences))
     ranges = [np.arange(*sentences.range(language), dtype=kind) for language in languages]
     return np.concatenate(ranges) if ranges else np.arange(0)
-
-
-def epoch_order(sentences: Sentences, indices: IntArray, tokens: int, rng: np.random.Generator) -> EpochOrder:
-    """Shuffle, sort by length within windows, cut into batches, shuffle the batches."""
-    shuffled = rng.permutation(indices)
-    target = sentences.target.lengths(shuffled)
-    window = max(1, round(WINDOW * tokens / float(target.mean())))
-    by_length = _sort_in_windows(_length(target, sentences.source.lengths(shuffled)), window)
-    indices, target = shuffled[by_length], target[by_length]
-    del shuffled, by_length
-    bounds = cut(target, tokens)
-    return EpochOrder(indices, bounds, rng.permutation(len(bounds) - 1))
-
-
-def cut(lengths: IntArray, tokens: int) -> IntArray:
-    """Bounds of consecutive batches with equal tokens, as close to the budget as a whole number of them allows.
-
-    Where the nearest number would make them more than a tenth larger than the budget (1.4 budgets as one batch), it is
-    one more (two of 0.7): the budget is what fits into memory. A sentence on the border may add its half to that.
-    Equal, rather than full ones and a remainder: the student's update divides by the tokens of its batch, so a small
-    last batch would count like a large one, and a low-resource language has few batches in an epoch.
-    A sentence belongs to the batch in which its middle falls; one longer than the budget is alone.
-    """
-    ends = np.cumsum(lengths, dtype=np.int64)
-    total = int(ends[-1])
-    batches = max(1, round(total / tokens))
-    if 10 * total > 11 * tokens * batches:
-        batches += 1
-    batch = ends  # in place: twice the middle of each sentence, and then where that falls
-    batch *= 2
-    batch -= lengths
-    batch *= batches
-    batch //= 2 * total
-    return np.concatenate([[0], np.flatnonzero(np.diff(batch)) + 1, [len(lengths)]])
-
-
-def _length(target: IntArray, source: IntArray) -> IntArray:
-    """A number to sort by: the longer side, the source counted in target tokens, then the target.
-
-    Sorting by target and source length leaves a third of the source positions to padding, by source alone two fifths
-    of the target's; this leaves about a tenth of either (benchmarks/data_path.py).
-    """
-    length = source.astype(np.int64)  # one array, changed in place: an epoch may have 20 million sentences
-    length *= int(target.sum())
-    length //= int(source.sum())
-    np.maximum(length, target, out=length)
-    length <<= _LENGTH_BITS
-    length += target
-    return length
-
-
-def _sort_in_windows(length: IntArray, window: int) -> IntArray:
-    """Order by window and length, every other window downwards; ``length`` is used up.
-
-    So neighbours have similar lengths across a window's end too, and a batch may span it.
-    """
-    number = np.arange(len(length))
-    number //= window
-    np.negative(length, out=length, where=number % 2 == 1)
-    number <<= 2 * _LENGTH_BITS
-    np.add(length, number, out=length)
-    del number
-    # The sort is stable: others leave the order of equal lengths to the processor.
-    return np.argsort(length, kind="stable")
 
 
 def _index_type(sentences: int) -> type[np.int32] | type[np.int64]:

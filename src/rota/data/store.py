@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import numpy as np
-from pydantic import ValidationError
+from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from rota.data.corpora.parallel import SPLITS, Pair, Split, read_lines
 from rota.data.subwords import Subwords
@@ -83,6 +83,13 @@ class Manifest(Settings):
     settings: dict[str, Any]
     inputs: dict[str, InputFile]  # by the path that the config names, or that of the cache
     files: dict[str, StoredFile]  # by path inside the folder
+    mess: dict[Arm, dict[str, int]] = Field(default_factory=dict)  # training pairs degraded on purpose, by kind
+
+    @model_serializer(mode="wrap")
+    def _without_mess(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Manifests of data that nobody degraded are as they always were."""
+        written: dict[str, Any] = write(self)
+        return {name: value for name, value in written.items() if name != "mess" or value}
 
     @property
     def fingerprint(self) -> str:
@@ -172,6 +179,10 @@ class Sentences:
             raise ValueError(f"unknown language {arm!r}; the data have {', '.join(self._languages)}")
         return self.ranges[arm]
 
+    def languages_of(self, indices: IntArray) -> IntArray:
+        """The number of each sentence's language, in the order of the corpus."""
+        return np.searchsorted(self._starts, indices, side="right") - 1
+
     def batch(self, arm: Arm, indices: IntArray) -> Batch:
         """The sentences in the order given; for an arm that is not a language, tokens are counted per language."""
         source, source_lengths = self.source.gather(indices)
@@ -189,7 +200,7 @@ class Sentences:
     def _tokens_by_language(self, arm: Arm, indices: IntArray, target_lengths: IntArray) -> dict[Arm, int]:
         if arm in self.ranges:
             return {arm: int(target_lengths.sum())}
-        language = np.searchsorted(self._starts, indices, side="right") - 1
+        language = self.languages_of(indices)
         tokens = np.bincount(language, weights=target_lengths)
         return {self._languages[index]: int(tokens[index]) for index in np.flatnonzero(tokens)}
 
@@ -241,6 +252,11 @@ class Store:
     def sizes(self) -> Mapping[Arm, int]:
         """Training sentences of each language."""
         return {language: extent.sentences for language, extent in self.manifest.splits["train"].items()}
+
+    @cached_property
+    def target_tokens(self) -> Mapping[Arm, int]:
+        """Training target tokens of each language."""
+        return {language: extent.target_tokens for language, extent in self.manifest.splits["train"].items()}
 
     @cached_property
     def subwords(self) -> Subwords:
@@ -344,6 +360,7 @@ class StoreWriter:
         cleaning: Counts,
         settings: dict[str, Any],
         inputs: dict[str, InputFile],
+        mess: dict[Arm, dict[str, int]] | None = None,
     ) -> None:
         """Closes the arrays and writes the manifest, which also lists every other file in the folder."""
         files = {name: appender.close() for name, appender in self._open.items()}
@@ -361,6 +378,7 @@ class StoreWriter:
             settings=settings,
             inputs=inputs,
             files=files,
+            mess=mess or {},
         ).save(self.folder)
 
     @property

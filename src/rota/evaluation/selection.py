@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rota.data.corpora.parallel import Pair
-from rota.data.division import selection_part
+from rota.data.division import Division, selection_part
 from rota.data.store import Store
 from rota.evaluation.config import EvaluationConfig
 from rota.evaluation.metrics import groups, score
@@ -89,7 +89,8 @@ def select_window(
     if config.select is None:
         raise ValueError("nothing is to be selected; set select, or evaluate without it")
     run, share = loader.run, loader.run.setting("config.training.teacher_dev")
-    pairs = selection_pairs(store, judged_languages(store, config.select), share)
+    division: Division = run.setting("config.training.dev_division")
+    pairs = selection_pairs(store, judged_languages(store, config.select), share, division)
     sentences = {arm: len(each) for arm, each in pairs.items()}
     losses = dev_losses(run)
     # Every network is in several windows: its encoder need not read the sentences again.
@@ -116,11 +117,15 @@ def judged_languages(store: Store, select: Select) -> Sequence[Arm]:
     return found[select]
 
 
-def selection_pairs(store: Store, arms: Sequence[Arm], teacher_share: float) -> dict[Arm, list[Pair]]:
+def selection_pairs(
+    store: Store, arms: Sequence[Arm], teacher_share: float, division: Division
+) -> dict[Arm, list[Pair]]:
     """Dev sentences that the teacher of the run did not see, unless it was given all (``training.teacher_dev: 1``)."""
     everything = {arm: store.text("dev", arm) for arm in arms}
+    dev = store.split("dev")
     return {
-        arm: [pairs[index] for index in selection_part(len(pairs), teacher_share)] for arm, pairs in everything.items()
+        arm: [pairs[index] for index in selection_part(dev, arm, teacher_share, division)]
+        for arm, pairs in everything.items()
     }
 
 

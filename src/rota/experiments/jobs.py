@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from ruamel.yaml import YAML
 
 from rota.api import difference
-from rota.config import RunConfig, overridden, parse_config
+from rota.config import RunConfig, as_begun, overridden, parse_config, parse_recorded
 from rota.experiments.scale import Values
 from rota.experiments.suite import Suite, check_own
 from rota.files import damaged, read_json, write_atomically, write_json
@@ -197,12 +197,12 @@ def is_scored(job: Job, languages: Collection[Arm]) -> bool:
 
 
 def _change(run: Run, config: RunConfig) -> str | None:
-    """What differs from the config of the run; settings that did not exist yet had their default."""
+    """What differs from the config of the run; settings that did not exist yet are as it did then."""
     try:
-        before = parse_config(run.about["config"], origin=str(run.about_path)).dump()
+        before = parse_recorded(run.about["config"], origin=str(run.about_path)).dump()
     except ConfigError as error:
         return str(error)
-    now = config.dump()
+    now = as_begun(config, run.about["config"]).dump()
     data = {key for key in now["data"] if key != "folder" and before["data"].get(key) != now["data"][key]}
     for key in sorted(data):
         return f"data.{key} was {before['data'].get(key)!r} and is {now['data'][key]!r}"

@@ -11,7 +11,6 @@ from pydantic import Field
 from rota.config import RunConfig, parse_config
 from rota.mistakes import check_durations
 from rota.settings import Count, Settings
-from rota.student.config import Schedule, StudentConfig
 from rota.teachers import SizeChange
 
 Values = dict[str, Any]
@@ -65,20 +64,17 @@ def scaled(values: Values, scale: Scale) -> Values:
     }
     student = {"lr_warmup": to.in_proportion(full.student.lr_warmup)}
     result = merged(values, {"student": student, "training": training})
-    rate = {"peak": scale.peak or _peak(full), "decay": full.student.learning_rate.decay}
-    result["student"]["learning_rate"] = rate
+    result["student"]["learning_rate"] = _rate(full, scale, to)
     written = values.get("teacher", "uniform")
     teacher = {"name": written} if isinstance(written, str) else dict(written)
     result["teacher"] = teacher | full.teacher.scaled(to)
     return result
 
 
-def _peak(full: RunConfig) -> float:
-    """The highest learning rate of the full-size run."""
-    student: StudentConfig = full.student
-    if student.learning_rate.peak is not None:
-        return student.learning_rate.peak
-    assert student.learning_rate.scale is not None
-    warmup = student.lr_warmup.steps(full.training.steps)
-    width = student.shape(vocabulary=4).width
-    return Schedule.from_scale(student.learning_rate.scale, width=width, warmup=warmup).peak
+def _rate(full: RunConfig, scale: Scale, to: SizeChange) -> Values:
+    """The learning rate of the small run: the same shape, with its parts in proportion."""
+    rate = full.student.learning_rate
+    written: Values = {"peak": scale.peak or full.student.peak(full.training.steps), "decay": rate.decay}
+    if rate.decay == "warmup-stable-decay":
+        written["cooldown"] = max(1, to.in_proportion(rate.cooldown))
+    return written

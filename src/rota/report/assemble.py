@@ -22,6 +22,7 @@ from rota.report.page import MADE_BY, Section, write_report
 from rota.report.sentences import HEADLINES, headlines, how_made, missing, what_was_run
 from rota.report.study import MAIN_TABLES, Row, Study, read_study
 from rota.report.tables.budgets import budget_table, convergence_tables, cost_table, data_table
+from rota.report.tables.pooled import equal_time_tables, pooled_tables, regret_tables
 from rota.report.tables.scores import ablation_tables, average_tables, language_tables
 
 
@@ -58,11 +59,35 @@ def make_report(
     return Report(out / "index.html", against.title, headlines(study, against), missing(study, against), *names)
 
 
+def make_regret_report(
+    paths: Sequence[Path], out: Path, *, title: str | None = None, progress: Progress = lambda *_: None
+) -> Report:
+    """The same for several studies on different corpora: how far each schedule is behind the best of every corpus.
+
+    Each path is one study. It takes schedules that all of them have.
+    """
+    check_folder(out, "--out")
+    if len(paths) < 2:
+        raise ValueError("regret is over several corpora; give the folder of a suite for each")
+    studies = {path.resolve().name: read_study([path], progress) for path in paths}
+    if len(studies) < len(paths):
+        raise ValueError(f"two of {', '.join(map(str, paths))} have the same name; rename one folder")
+    tables = regret_tables(studies)
+    if not tables:
+        raise ValueError(f"no schedule has finished runs of common seeds in all of {', '.join(studies)}")
+    title = title or f"Regret over {', '.join(studies)}"
+    about = " ".join(f"{name}: {what_was_run(study)}" for name, study in studies.items())
+    sections = [Section("regret", "Regret", [MADE_BY], tables=tables)]
+    names = write_report(out, title, about, sections)
+    return Report(out / "index.html", "the best schedule of each corpus", [], [], *names)
+
+
 def make_sections(study: Study, baseline: Row, progress: Progress = lambda *_: None) -> list[Section]:
     makers: list[Callable[[], Section]] = [
         lambda: _summary(study, baseline),
         lambda: Section("missing", "What is missing", points=missing(study, baseline)),
         lambda: _averages(study, baseline),
+        lambda: _pooled(study, baseline),
         lambda: _curves(study, baseline),
         lambda: Section("languages", "Every language", tables=language_tables(study, baseline)),
         lambda: Section("convergence", "Speed of convergence", tables=convergence_tables(study)),
@@ -104,6 +129,11 @@ def _averages(study: Study, baseline: Row) -> Section:
     shown = [metric for metric in HEADLINES if metric in measured(study)]
     pictures = _present([pareto_figure(rows, metric, looks_of(study)) for metric in shown])
     return Section("averages", "Averages and differences", pictures=pictures, tables=average_tables(study, baseline))
+
+
+def _pooled(study: Study, baseline: Row) -> Section:
+    tables = [*pooled_tables(study, baseline), *equal_time_tables(study, baseline)]
+    return Section("pooled", "All schedules at once, and at equal time", tables=tables)
 
 
 def looks_of(study: Study) -> dict[str, Look]:

@@ -17,7 +17,7 @@ from rota.report.folders import Progress, check_described, is_suite, run_folders
 from rota.report.history import History, read_history
 from rota.runs import Entry, Run
 from rota.runs.standing import Scores, standing_scores
-from rota.settings import FREE, leaves
+from rota.settings import FREE, leaves, with_earlier
 
 
 class StudyRun(Run):
@@ -281,7 +281,8 @@ BUDGET = {
 
 def settings(about: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a run as its ``run.json`` has them, without its seed and where it was trained."""
-    parts = leaves({name: about["config"][name] for name in SECTIONS})
+    config = with_earlier(about["config"])
+    parts = leaves({name: config[name] for name in SECTIONS})
     return {key: _without_seed(value, about["seed"]) for key, value in parts.items() if not _may_differ(key)}
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from rota.files import damaged, is_locked, locked, read_json, write_json
 from rota.runs.checkpoints import Checkpoint, Checkpoints
 from rota.runs.records import REMEDY, Entry, Record, last_entry, last_lines, read_record
+from rota.settings import BEFORE
 from rota.types import Arm
 
 RecordName = Literal["steps", "observations", "rewards", "validations", "timings", "alarms", "evals", "phases"]
@@ -121,9 +122,15 @@ class Run:
         self.__dict__.pop("about", None)
 
     def setting(self, key: str) -> Any:
-        """A value in ``run.json`` by its path, such as ``config.training.steps``."""
+        """A value in ``run.json`` by its path, such as ``config.training.steps``.
+
+        If the run is older than the setting: what it did then.
+        """
         found: Any = self.about
+        earlier = key.removeprefix("config.")
         for part in key.split("."):
+            if earlier in BEFORE and part not in found:
+                return BEFORE[earlier]
             if not isinstance(found, dict) or part not in found:
                 raise damaged(self.about_path, f"it has no {key}", REMEDY)
             found = found[part]

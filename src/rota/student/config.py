@@ -37,29 +37,46 @@ class Shape:
             )
 
 
+Decay = Literal["inverse-sqrt", "hold-then-inverse-sqrt", "linear", "cosine", "warmup-stable-decay"]
+"""The shapes of the learning rate; :class:`Schedule` says what they mean."""
+
+
 @dataclass(frozen=True)
 class Schedule:
-    """A rate that rises linearly to ``peak`` at step ``warmup`` and then falls.
+    """A rate that rises linearly to ``peak`` at step ``warmup`` and then falls, in one of these shapes:
 
-    It falls with the inverse square root of the step, or, if ``end`` is given, linearly to 0 just after step ``end``.
+    - ``inverse-sqrt``: with the inverse square root of the step, for ever; at four times the warm-up it is half the
+      peak.
+    - ``hold-then-inverse-sqrt``: the same without the rise; it is at the peak from the first step to step ``warmup``.
+    - ``linear``, ``cosine``: along a line, or half a wave, to 0 just after step ``end``.
+    - ``warmup-stable-decay``: at the peak until the last ``cooldown`` steps, then along a line to 0 just after ``end``.
     """
 
     peak: float
     warmup: int  # 0 and 1 mean the same: the first step has the highest rate
-    end: int | None = None
+    end: int = 0  # of the shapes that know one
+    decay: Decay = "inverse-sqrt"
+    cooldown: int = 0
 
-    @classmethod
-    def from_scale(cls, scale: float, *, width: int, warmup: int, end: int | None = None) -> Schedule:
-        return cls(peak=scale * (width * max(warmup, 1)) ** -0.5, warmup=warmup, end=end)
+    @staticmethod
+    def peak_from_scale(scale: float, *, width: int, warmup: int) -> float:
+        """The highest rate of the curve with that factor: the longer the warm-up, the lower."""
+        peak: float = scale * (width * max(warmup, 1)) ** -0.5
+        return peak
 
     def __call__(self, step: int) -> float:
         """The learning rate of the given update; the first one is 1."""
         warmup = max(self.warmup, 1)
         if step <= warmup:
-            return self.peak * step / warmup
-        if self.end is None:
+            return self.peak if self.decay == "hold-then-inverse-sqrt" else self.peak * step / warmup
+        if self.decay in ("inverse-sqrt", "hold-then-inverse-sqrt"):
             return self.peak * math.sqrt(warmup / step)
-        return self.peak * max(0.0, (self.end + 1 - step) / (self.end + 1 - warmup))
+        falling = warmup if self.decay != "warmup-stable-decay" else max(warmup, self.end + 1 - self.cooldown)
+        left = min(1.0, max(0.0, (self.end + 1 - step) / (self.end + 1 - falling)))
+        return self.peak * (0.5 - 0.5 * math.cos(math.pi * left) if self.decay == "cosine" else left)
+
+
+_COOLDOWN: Final = Duration("20%")
 
 
 class LearningRate(Settings):
@@ -71,13 +88,26 @@ class LearningRate(Settings):
 
     scale: float | None = Field(default=None, gt=0)
     peak: float | None = Field(default=None, gt=0)
-    decay: Literal["inverse-sqrt", "linear"] = "inverse-sqrt"  # linear: to 0 at the end of the run, for short runs
+    decay: Decay = "inverse-sqrt"  # linear and cosine: to 0 at the end of the run, for short runs
+    cooldown: DurationField = _COOLDOWN  # of warmup-stable-decay: the last steps, in which the rate falls
 
     @model_validator(mode="after")
     def _one_of_two(self) -> LearningRate:
         if (self.scale is None) == (self.peak is None):
             raise ValueError("give either scale (paper: 10) or peak (for example 0.001), not both and not neither")
+        if self.cooldown != _COOLDOWN and self.decay != "warmup-stable-decay":
+            raise ValueError(f"cooldown is {self.cooldown}, but decay {self.decay} has none; use warmup-stable-decay")
+        if self.cooldown.amount == 0:
+            raise ValueError("cooldown is 0; write for example 20% of the run")
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_default_cooldown(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Only the shape that has a cool-down names it: fingerprints of other configs stay what they were."""
+        written: dict[str, Any] = write(self)
+        if self.decay != "warmup-stable-decay":
+            del written["cooldown"]
+        return written
 
 
 class StudentConfig(Settings):
@@ -98,7 +128,9 @@ class StudentConfig(Settings):
     )  # tokens read as unknown; not in the paper, helps small corpora
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     learning_rate: LearningRate = LearningRate(scale=10)
-    lr_warmup: DurationField = Duration("16k")  # 0: the first step already has the highest rate
+    # 0: the first step has the highest rate and the second 0.71 of it. With scale that rate is scale * width ** -0.5
+    # (0.44 for base), which no student survives; to start at the usual peak and stay there: hold-then-inverse-sqrt.
+    lr_warmup: DurationField = Duration("16k")
     betas: tuple[float, float] = (0.9, 0.998)
     clip_norm: float = Field(default=5.0, gt=0)
     precision: Literal["float32", "tf32", "bf16"] = "float32"  # tf32: on CUDA, as float32 elsewhere
@@ -138,11 +170,16 @@ class StudentConfig(Settings):
     def schedule(self, steps: int) -> Schedule:
         """The learning rate of a run of so many steps."""
         rate, warmup = self.learning_rate, self.lr_warmup.steps(steps)
-        end = steps if rate.decay == "linear" else None
+        cooldown = rate.cooldown.steps(steps) if rate.decay == "warmup-stable-decay" else 0
+        return Schedule(self.peak(steps), warmup, steps, rate.decay, cooldown)
+
+    def peak(self, steps: int) -> float:
+        """The highest learning rate of a run of so many steps."""
+        rate, warmup = self.learning_rate, self.lr_warmup.steps(steps)
         if rate.peak is not None:
-            return Schedule(rate.peak, warmup, end)
+            return rate.peak
         assert rate.scale is not None
-        return Schedule.from_scale(rate.scale, width=self.shape(vocabulary=4).width, warmup=warmup, end=end)
+        return Schedule.peak_from_scale(rate.scale, width=self.shape(vocabulary=4).width, warmup=warmup)
 
     def shape(self, vocabulary: int) -> Shape:
         """The sizes of the preset, unless overridden."""

@@ -18,6 +18,7 @@ from rota.teachers.bandits.tscl import TSCL, TSCLConfig
 from rota.teachers.base import Classroom, SizeChange, TeacherConfig, WarmupConfig
 from rota.teachers.choice import epsilon_greedy
 from rota.teachers.controls import (
+    ReplayExactConfig,
     ReplayProportions,
     ReplayProportionsConfig,
     ReplayShuffled,
@@ -57,6 +58,7 @@ TEACHERS: dict[str, type[TeacherConfig]] = {
     "dqn": DQNConfig,
     "replay-proportions": ReplayProportionsConfig,
     "replay-shuffled": ReplayShuffledConfig,
+    "replay-exact": ReplayExactConfig,
 }
 """Every teacher that Rota brings. Installed packages add theirs by the entry point group ``rota.teachers``."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -28,6 +28,7 @@ class Classroom:
     sizes: Mapping[Arm, int]  # training sentences by language, in the order of the corpus
     low_resource: tuple[Arm, ...]
     steps: int
+    tokens: Mapping[Arm, int] = field(default_factory=dict)  # training target tokens by language; empty: not known
 
     @property
     def arms(self) -> tuple[Arm, ...]:

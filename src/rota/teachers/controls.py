@@ -42,14 +42,18 @@ class ReplayProportions(Static):
 class ReplayShuffled:
     """The choices of another run, drawn without replacement from each window of them: equal shares, another order.
 
-    ``arms`` is the language of each update of that run, ``window`` a number of choices. Updates after the last whole
-    choice stay where they are.
+    ``arms`` is the language of each update of that run, ``window`` a number of choices. A window ends at update
+    ``border`` too: the end of that run's warm-up, which draws from other languages. Updates after the last whole choice
+    stay where they are.
     """
 
     watches: Sequence[Measure] = ()
 
-    def __init__(self, arms: Sequence[Arm], rng: np.random.Generator, *, window: int, decide_every: int = 1) -> None:
+    def __init__(
+        self, arms: Sequence[Arm], rng: np.random.Generator, *, window: int, decide_every: int = 1, border: int = 0
+    ) -> None:
         self.window, self.decide_every = window, decide_every
+        self._border = -(-border // decide_every)  # in choices
         self._choices = list(arms[::decide_every])
         self._whole = len(arms) // decide_every
         self._arms = list(dict.fromkeys(arms))
@@ -58,9 +62,12 @@ class ReplayShuffled:
 
     def ask(self, step: int) -> Decision:
         number = step // self.decide_every
-        if number % self.window == 0 or number == self._whole:
-            end = min(number + self.window, self._whole) if number < self._whole else number + 1
-            self._left = Counter(self._choices[number:end])
+        if number == self._whole:
+            self._left = Counter(self._choices[number:])
+        elif number < self._border and number % self.window == 0:
+            self._left = Counter(self._choices[number : min(number + self.window, self._border, self._whole)])
+        elif number >= self._border and (number - self._border) % self.window == 0:
+            self._left = Counter(self._choices[number : min(number + self.window, self._whole)])
         total = self._left.total()
         assert total, f"step {step} is beyond the other run"
         ends = np.cumsum([self._left[arm] for arm in self._arms])
@@ -94,6 +101,7 @@ class Past:
 
     arms: list[Arm]  # the language of each update, from step 1 on
     decide_every: int
+    warmup: int  # updates until the last one that was drawn by a warm-up
 
 
 def read_past(run: Path, classroom: Classroom) -> Past:
@@ -104,13 +112,13 @@ def read_past(run: Path, classroom: Classroom) -> Past:
         run / "run.json", "config.training.steps", "config.teacher.decide_every", "data.sizes", remedy=REMEDY
     )
     _check_languages(run, about["data"]["sizes"], classroom)
-    arms, steps = _played(run), about["config"]["training"]["steps"]
+    (arms, warmup), steps = _played(run), about["config"]["training"]["steps"]
     for arm in dict.fromkeys(arms):
         if arm not in classroom.sizes:
             raise ValueError(f"{run} has batches of arm {arm!r}; replay a run that trains on one language at a time")
     if len(arms) < steps:
         raise ValueError(f"{run} is at step {len(arms):,} of {steps:,}; finish it first with rota train")
-    return Past(arms, about["config"]["teacher"]["decide_every"])
+    return Past(arms, about["config"]["teacher"]["decide_every"], warmup)
 
 
 def _check_languages(run: Path, sizes: Mapping[Arm, int], classroom: Classroom) -> None:
@@ -119,18 +127,20 @@ def _check_languages(run: Path, sizes: Mapping[Arm, int], classroom: Classroom) 
         raise ValueError(f"{run} was trained on {', '.join(sizes)} and {here}; replay a run with the same languages")
 
 
-def _played(run: Path) -> list[Arm]:
+def _played(run: Path) -> tuple[list[Arm], int]:
+    """The language of each update, and the last update of a warm-up."""
     paths = [path for path in (run / "steps.jsonl", run / "steps.jsonl.gz") if path.is_file()]
     if not paths:
         raise ValueError(f"{run} has no step records (steps.jsonl or steps.jsonl.gz); copy them there, or train it")
     try:
-        return [entry["arm"] for entry in read_record(paths[0])]
+        found = [(entry["arm"], entry.get("why") == "warmup") for entry in read_record(paths[0])]
     except KeyError as error:
         raise damaged(paths[0], f"an entry has no {error}", REMEDY) from None
+    return [arm for arm, _ in found], max((step for step, (_, warm) in enumerate(found, start=1) if warm), default=0)
 
 
 class _ReplayConfig(OpenLoopConfig):
-    """What both have: the run that is replayed."""
+    """What all replays have: the run that is replayed."""
 
     run: Path = Field(description="folder of a finished run with the same languages", examples=["run: runs/dqn"])
 
@@ -166,23 +176,23 @@ class ReplayProportionsConfig(_ReplayConfig):
         return -(-until // self.decide_every) * self.decide_every
 
 
-class ReplayShuffledConfig(_ReplayConfig):
-    """Control: the choices of another run, warm-up included, in a new order within each window of steps."""
+class ReplayExactConfig(_ReplayConfig):
+    """Control: exactly the choices of another run, in a random order; those of its warm-up come first."""
 
-    name: Literal["replay-shuffled"] = "replay-shuffled"
-    window: DurationField = Field(
-        Duration("1%"), description="steps whose shares are kept; 1: the very order of the other run"
-    )
+    name: Literal["replay-exact"] = "replay-exact"
 
     @model_validator(mode="after")
-    def _check(self) -> Self:
+    def _check_warmup(self) -> Self:
         if self.warmup is not None:
             raise ValueError("warmup is set, but the warm-up of the other run is replayed too; leave it out")
-        if self.window.amount == 0:
-            raise ValueError("window is 0; write at least 1, or a share of the run such as 1%")
         return self
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> ReplayShuffled:
+        past, every = self.past_of_same_length(classroom), self.decide_every
+        return ReplayShuffled(past.arms, rng, window=len(past.arms), decide_every=every, border=past.warmup)
+
+    def past_of_same_length(self, classroom: Classroom) -> Past:
+        """The other run, if its choices can be made again one by one."""
         past, every = self.past(classroom), self.decide_every
         if len(past.arms) != classroom.steps:
             remedy = f"write training.steps: {len(past.arms)}, or use replay-proportions"
@@ -190,5 +200,28 @@ class ReplayShuffledConfig(_ReplayConfig):
         if past.decide_every % every:
             known = f"{self.run} chose every {past.decide_every} updates"
             raise ValueError(f"teacher.decide_every is {every}, but {known}; write {past.decide_every} or a divisor")
+        return past
+
+
+class ReplayShuffledConfig(ReplayExactConfig):
+    """Control: the choices of another run, warm-up included, in a new order within each window of steps."""
+
+    name: Literal["replay-shuffled"] = "replay-shuffled"  # type: ignore[assignment]
+    window: DurationField = Field(
+        Duration("1%"), description="steps whose shares are kept; 1: the very order of the other run"
+    )
+    split_at_warmup: bool = Field(
+        True, description="a window ends where the warm-up of the other run ends; false: it may go on (version 0.1)"
+    )
+
+    @model_validator(mode="after")
+    def _check_window(self) -> Self:
+        if self.window.amount == 0:
+            raise ValueError("window is 0; write at least 1, or a share of the run such as 1%")
+        return self
+
+    def build(self, classroom: Classroom, rng: np.random.Generator) -> ReplayShuffled:
+        past, every = self.past_of_same_length(classroom), self.decide_every
         window = max(1, round(self.window.steps(classroom.steps) / every))
-        return ReplayShuffled(past.arms, rng, window=window, decide_every=every)
+        border = past.warmup if self.split_at_warmup else 0
+        return ReplayShuffled(past.arms, rng, window=window, decide_every=every, border=border)

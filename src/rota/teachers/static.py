@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from rota.measures import Measure
-from rota.settings import ConfigError, Duration, DurationField
+from rota.settings import ConfigError, Duration, DurationField, where_used
 from rota.teachers.base import Classroom, Languages, OpenLoopConfig, TeacherConfig
 from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Decision, Observation, State, Teacher
 
@@ -59,7 +59,11 @@ class Uniform(Static):
 
 
 class Proportional(Static):
-    """Every language with its share of the training sentences."""
+    """Every language with its share of the training sentences, or of whatever ``sizes`` count.
+
+    Batches have equal numbers of tokens, so with shares of sentences a language of long sentences repeats its corpus
+    less often than others; with shares of tokens all repeat theirs equally often.
+    """
 
     def __init__(self, sizes: Mapping[Arm, int], rng: np.random.Generator) -> None:
         super().__init__(sizes, rng)
@@ -132,13 +136,23 @@ class TemperatureConfig(OpenLoopConfig):
 
 
 class ProportionalConfig(OpenLoopConfig):
-    """Every language with its share of the training sentences (the paper's `proportional` rows)."""
+    """Every language with its share of the training sentences (the paper's `proportional` rows), or of the tokens."""
 
     name: Literal["proportional"] = "proportional"
     languages: Languages = Field("all", description="all, high-resource, low-resource, or a list")
+    by: Literal["sentences", "tokens"] = Field(
+        "sentences", description="what the shares are of; with tokens every sentence is seen equally often"
+    )
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Proportional:
-        return Proportional({arm: classroom.sizes[arm] for arm in classroom.select(self.languages)}, rng)
+        sizes = classroom.sizes if self.by == "sentences" else classroom.tokens
+        if not sizes:
+            raise ValueError("teacher.by is 'tokens', but no tokens are counted here; use by: sentences")
+        return Proportional({arm: sizes[arm] for arm in classroom.select(self.languages)}, rng)
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return where_used(self, write(self), "by")
 
 
 class FixedConfig(OpenLoopConfig):

@@ -6,6 +6,8 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
+from rota.data.division import Division
+from rota.data.order import Mixing
 from rota.settings import Count, Duration, DurationField, Settings
 
 
@@ -28,6 +30,13 @@ class TrainingConfig(Settings):
         gt=0,
         le=1,
         description="share of each dev set that the teacher sees; the rest selects checkpoints; 1: both",
+    )
+    dev_division: Division = Field(
+        "text", description="by the English, the same in all languages; alternate: by position (runs of version 0.1)"
+    )
+    mixed_batches: Mixing = Field(
+        "even",
+        description="every batch has the shares of the mixture; by-length: only lengths count (runs of version 0.1)",
     )
     checkpoint_every: DurationField = Field(Duration("4k"), description="steps between two checkpoints")
     keep: int = Field(2, ge=1, description="complete checkpoints to keep; older ones lose the optimiser's moments")

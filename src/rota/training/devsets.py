@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rota.data.division import selection_part, teacher_part
+from rota.data.division import Division, selection_part, teacher_part
 from rota.data.store import Sentences, Store
 from rota.measures import DevLoss, GroupLosses, JointLoss, Measure
 from rota.types import MIXED, Arm, Batch, IntArray
@@ -27,21 +27,21 @@ class Groups:
 class DevSets:
     """The sentences of one run's measurements. ``teacher_share`` of each dev set belongs to the teacher."""
 
-    def __init__(self, store: Store, *, teacher_share: float, validate_tokens: int) -> None:
+    def __init__(self, store: Store, *, teacher_share: float, division: Division, validate_tokens: int) -> None:
         self.languages = store.languages
         self._dev, self._train = store.split("dev"), store.split("train")
-        self._share = teacher_share
+        self._share, self._division = teacher_share, division
         self._validate_tokens = validate_tokens
 
     def teacher_part(self, arm: Arm) -> IntArray:
-        """Dev sentences that a teacher may look at, spread evenly over the set."""
-        start, stop = self._dev.range(arm)
-        return start + teacher_part(stop - start, self._share)
+        """Dev sentences that a teacher may look at."""
+        start, _ = self._dev.range(arm)
+        return start + teacher_part(self._dev, arm, self._share, self._division)
 
     def selection_part(self, arm: Arm) -> IntArray:
         """The other dev sentences: dev losses shown and recorded come from these; no teacher sees them."""
-        start, stop = self._dev.range(arm)
-        return start + selection_part(stop - start, self._share)
+        start, _ = self._dev.range(arm)
+        return start + selection_part(self._dev, arm, self._share, self._division)
 
     @cached_property
     def validation(self) -> dict[Arm, Batch]:
@@ -75,6 +75,8 @@ class DevSets:
         """As many groups as asked for; where sentences are few, groups shrink, to one sentence at the least."""
         if measure.data == "dev":
             available = self.teacher_part(arm)
+            if measure.spread:
+                available = _evenly(available, measure.groups * measure.sentences)
         else:  # the released code takes them from training batches, which are sorted by length
             available = _evenly(np.arange(*self._train.range(arm)), measure.groups * measure.sentences)
             available = available[np.argsort(self._train.target.lengths(available), kind="stable")]

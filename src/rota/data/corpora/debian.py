@@ -54,6 +54,8 @@ _PACKINGS: Final = (".xz", ".bz2", "")  # in the order of preference
 # An "o" marks a list item only if it is indented: it is a word in Italian and Spanish.
 _BULLET = re.compile(r"(?:\s*[*+•·-]|\s+o)\s+")
 
+_MIDDLE: Final = b"\x80"  # of all positions
+
 Paragraphs = tuple[str, ...]
 """The summary, then the paragraphs and list items of a description."""
 
@@ -260,13 +262,16 @@ def _log(arm: Arm, divided: Mapping[Split, Sequence[Pair]], near: int) -> None:
 def hold_out(keys: Iterable[str]) -> dict[Split, set[str]]:
     """Of one language's paragraphs those for test and dev.
 
-    All paragraphs have a fixed random position. A test set has the first ones, a dev set the last ones. So the sets
-    of a language do not depend on the other languages; and what a large language holds out, from a short range of
-    positions, a small one that has it holds out too, and loses no training text by it.
+    All paragraphs have a fixed random position. A test set has the first ones, a dev set the last ones, neither from
+    the other half of all positions. So the sets of a language do not depend on the other languages; none has a dev
+    paragraph that another one tests; and what a large language holds out, from a short range of positions, a small
+    one that has it holds out too, and loses no training text by it.
     """
     candidates = sorted((key for key in keys if key.count(" ") + 1 in HELD_OUT_WORDS), key=_position)
+    from_start = [key for key in candidates if _position(key) < _MIDDLE]
+    from_end = [key for key in reversed(candidates) if _position(key) >= _MIDDLE]
     wanted = {split: min(most, int(share * len(candidates))) for split, (share, most) in SHARES.items()}
-    return {"test": set(candidates[: wanted["test"]]), "dev": set(candidates[len(candidates) - wanted["dev"] :])}
+    return {"test": set(from_start[: wanted["test"]]), "dev": set(from_end[: wanted["dev"]])}
 
 
 def _position(key: str) -> bytes:

@@ -64,8 +64,11 @@ class CorpusConfig(Settings):
     def _only_what_is_used(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Settings that came after version 0.1 only where they matter: fingerprints of configs stay what they were."""
         written: dict[str, Any] = write(self)
-        unused = {"mirror": self.mirror is None, "release": self.corpus != "debian"}
-        return {name: value for name, value in written.items() if not unused.get(name)}
+        unused = self._unused()
+        return {name: value for name, value in written.items() if name not in unused}
+
+    def _unused(self) -> set[str]:
+        return {name for name, used in (("mirror", self.mirror), ("release", self.corpus == "debian")) if not used}
 
     @field_validator("mirror")
     @classmethod

@@ -20,6 +20,7 @@ from rota.data.corpora.parallel import SPLITS, Corpus, ParallelText, Split
 from rota.data.corpora.sources import CorpusConfig, low_resource, open_corpus
 from rota.data.preparation.cleaning import KEPT, TOO_LONG, CleaningConfig
 from rota.data.preparation.digests import pack, unpack
+from rota.data.preparation.mess import KINDS_FILE, Mess, MessConfig
 from rota.data.preparation.units import (
     GUARD,
     Executor,
@@ -31,7 +32,7 @@ from rota.data.preparation.units import (
     skip_mark,
 )
 from rota.data.preparation.workers import WorkerPool, cores
-from rota.data.store import MANIFEST, SUBWORDS, Counts, InputFile, Manifest, Store, StoreWriter
+from rota.data.store import MANIFEST, SUBWORDS, Counts, InputFile, Manifest, Side, Store, StoreWriter
 from rota.data.subwords import Subwords, SubwordsConfig, sample_lines
 from rota.files import open_atomically
 from rota.settings import ConfigError
@@ -55,6 +56,7 @@ def prepare(
     *,
     cache: Path,
     seed: int,
+    mess: MessConfig | None = None,
     again: bool = False,
     processes: int | None = None,
     progress: Progress | None = None,
@@ -69,7 +71,7 @@ def prepare(
     """
     if processes is not None and processes < 1:
         raise ValueError(f"processes is {processes}; it must be 1 or more")
-    recipe = Recipe(corpus, cleaning, subwords, seed)
+    recipe = Recipe(corpus, cleaning, subwords, seed, mess)
     if _is_prepared(folder) and not again:
         return _open_unchanged(folder, recipe)
     with alone_in(folder):
@@ -112,6 +114,8 @@ def _prepare(recipe: Recipe, folder: Path, cache: Path, processes: int | None, p
     try:
         with _sigterm_raises():
             corpus = open_corpus(recipe.corpus, cache)
+            if recipe.mess is not None:
+                recipe.mess.check(tuple(corpus))
             work = Preparation(recipe, corpus, partial, cache=cache, processes=processes, progress=progress)
             _move(work.run(), folder)
     except (KeyboardInterrupt, SystemExit):
@@ -192,7 +196,7 @@ class Preparation:
             self._clean(executor)
             subwords = self._learn_subwords()
             self._encode(executor)
-        return self._assemble(subwords.vocabulary, inputs)
+        return self._assemble(subwords, inputs)
 
     def _executor(self, stack: ExitStack) -> Executor | WorkerPool:
         if self._processes == 1:
@@ -265,19 +269,37 @@ class Preparation:
         cleaned = self._results[Unit("clean", split, arm)]
         return [Unit("encode", split, arm, piece) for piece in range(len(cleaned["pieces"]))]
 
-    def _assemble(self, vocabulary: int, inputs: dict[str, InputFile]) -> Path:
+    def _assemble(self, subwords: Subwords, inputs: dict[str, InputFile]) -> Path:
         ready = self._partial.empty_folder("ready")
         self._copy_texts(ready)
-        with StoreWriter(ready, tuple(self._corpus), vocabulary) as writer:
-            self._append_pieces(writer)
+        mess = self._mess(subwords)
+        with StoreWriter(ready, tuple(self._corpus), subwords.vocabulary) as writer:
+            self._append_pieces(writer, mess)
+            if mess is not None:
+                mess.kinds(writer.sizes).tofile(ready / KINDS_FILE)
             writer.finish(
                 low_resource=low_resource(self._recipe.corpus, writer.sizes),
                 target=self._recipe.corpus.target,
                 cleaning=self._counts(),
                 settings=self._recipe.as_settings(),
                 inputs=inputs,
+                mess={} if mess is None else mess.counts,
             )
         return ready
+
+    def _mess(self, subwords: Subwords) -> Mess | None:
+        if self._recipe.mess is None:
+            return None
+
+        def read(arm: Arm) -> tuple[Side, Side]:
+            pieces = [self._read_encoded(unit, subwords.vocabulary) for unit in self._pieces("train", arm)]
+            return Side.joined([source for source, _ in pieces]), Side.joined([target for _, target in pieces])
+
+        return Mess(self._recipe.mess, self._corpus, read, subwords.tag)
+
+    def _read_encoded(self, unit: Unit, vocabulary: int) -> tuple[Side, Side]:
+        source, target = read_encoded(self._partial.encoded(unit), self._results[unit]["sides"], vocabulary)
+        return source, target
 
     def _copy_texts(self, ready: Path) -> None:
         """Not moved: a preparation that resumes from here needs them where they are."""
@@ -288,15 +310,16 @@ class Preparation:
             copy.parent.mkdir(exist_ok=True)
             shutil.copyfile(path, copy)
 
-    def _append_pieces(self, writer: StoreWriter) -> None:
+    def _append_pieces(self, writer: StoreWriter, mess: Mess | None) -> None:
         units = self._all_pieces()
         done, total = 0, sum(self._results[unit]["pairs"] for unit in units)
         for unit in units:
             self._progress("assembling", done, total)
-            result = self._results[unit]
-            source, target = read_encoded(self._partial.encoded(unit), result["sides"], writer.vocabulary)
-            writer.append(unit.split, unit.arm, source, target)
-            done += result["pairs"]
+            if mess is None or unit.split != "train" or not mess.concerns(unit.arm):
+                writer.append(unit.split, unit.arm, *self._read_encoded(unit, writer.vocabulary))
+            elif unit.piece == 0:  # all pieces of the language together
+                writer.append(unit.split, unit.arm, *mess.pairs(unit.arm))
+            done += self._results[unit]["pairs"]
         self._progress("assembling", done, total)
 
     def _counts(self) -> Counts:

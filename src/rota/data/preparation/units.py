@@ -22,6 +22,7 @@ from rota.data.corpora.parallel import Corpus, Pair, Split
 from rota.data.corpora.sources import CorpusConfig
 from rota.data.preparation.cleaning import CHUNK, KEPT, Cleaner, CleaningConfig, chunks
 from rota.data.preparation.digests import pack, unpack
+from rota.data.preparation.mess import MessConfig
 from rota.data.store import SUBWORDS, InputFile, Side, text_names, token_type
 from rota.data.subwords import Subwords, SubwordsConfig
 from rota.files import open_atomically, read_json_if_whole
@@ -49,10 +50,13 @@ class Recipe:
     cleaning: CleaningConfig
     subwords: SubwordsConfig
     seed: int  # chooses the lines the subwords are learned from
+    mess: MessConfig | None = None
 
     def as_settings(self) -> dict[str, Any]:
         """Plain JSON values, from which ``from_settings`` makes the same recipe in another process."""
         parts: dict[str, Settings] = {"corpus": self.corpus, "cleaning": self.cleaning, "subwords": self.subwords}
+        if self.mess is not None:
+            parts["mess"] = self.mess
         return {name: part.model_dump(mode="json") for name, part in parts.items()} | {"seed": self.seed}
 
     @classmethod
@@ -62,6 +66,7 @@ class Recipe:
             CleaningConfig.model_validate(settings["cleaning"]),
             SubwordsConfig.model_validate(settings["subwords"]),
             int(settings["seed"]),
+            MessConfig.model_validate(settings["mess"]) if "mess" in settings else None,
         )
 
     def change_since(self, before: Mapping[str, Any]) -> str | None:

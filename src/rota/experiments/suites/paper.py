@@ -155,11 +155,15 @@ def _replay(label: str, name: str, *settings: Setting, warmup: str | None = None
 
 
 CONTROLS = {
+    "proportional-tokens": _control(
+        "Proportional to tokens", _static("proportional"), WARMUP, Setting("teacher.by", "tokens", OURS)
+    ),
     "temperature-2": temperature(2),
     "temperature-5": temperature(5),
     "replay-proportions": _replay("DQN's proportions", "replay-proportions", WARMUP),
     # It replays the warm-up of the other run too.
     "replay-shuffled": _replay("DQN, order shuffled", "replay-shuffled", warmup="as DQN"),
+    "replay-exact": _replay("DQN's choices, shuffled", "replay-exact", warmup="as DQN"),
     "dqn-random": _control("DQN, random Q network", *DQN, Setting("teacher.learn", False, OURS)),
     "dqn-gamma-0": _control("DQN, gamma = 0", *DQN, Setting("teacher.gamma", 0.0, OURS)),
 }

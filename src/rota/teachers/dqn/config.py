@@ -8,10 +8,10 @@ from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from rota.measures import DevLoss, GroupLosses, JointLoss
-from rota.settings import ConfigError, Count, Duration, DurationField
+from rota.settings import ConfigError, Count, Duration, DurationField, where_used
 from rota.teachers.base import (
     Classroom,
     LossKind,
@@ -87,6 +87,9 @@ class DQNConfig(TeacherConfig):
     state_data: Literal["dev", "train"] = Field(
         "dev", description="where the prototype sentences come from (released: train)"
     )
+    state_sentences: Literal["first", "spread"] = Field(
+        "first", description="which dev sentences: the first ones, or spread over the teacher's part of the set"
+    )
     state_loss: Literal["mean", "summed"] = Field(
         "mean", description="per token, or summed and label-smoothed as in the released code"
     )
@@ -140,7 +143,12 @@ class DQNConfig(TeacherConfig):
             refresh_every=int(self.refresh.partition("/")[2] or 1),
             data=self.state_data,
             summed=self.state_loss == "summed",
+            spread=self.state_sentences == "spread",
         )
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return where_used(self, write(self), "state_sentences")
 
     @classmethod
     def short_run(cls) -> dict[str, Any]:

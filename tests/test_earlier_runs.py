@@ -1,0 +1,120 @@
+"""A run that is older than a setting whose default has changed since: it keeps what it did, and resumes."""
+
+import json
+
+import pytest
+
+from rota import api
+from rota.config import as_begun, parse_config, parse_recorded
+from rota.evaluation.selection import selection_pairs
+from rota.report.study import first_difference
+from rota.runs import Run
+from rota.settings import BEFORE, ConfigError, with_earlier
+
+VALUES = {
+    "data": {
+        "corpus": "synthetic",
+        "synthetic": {"families": {"la": {"lala": 200, "lato": 60}}, "dev": 20, "test": 4},
+        "subwords": {"size": 300},
+    },
+    "student": {"preset": "tiny", "width": 16, "heads": 2, "feedforward": 16, "layers": 1, "lr_warmup": 2},
+    "teacher": {"name": "tscl", "warmup": None},
+    "training": {"steps": 6, "tokens": 60, "checkpoint_every": 3, "validate_every": 3, "threads": 1},
+}
+RECORDS = ("steps", "observations", "rewards", "validations")
+
+
+def config(tmp_path, **training):
+    data = {**VALUES["data"], "folder": str(tmp_path / "data")}
+    return parse_config({**VALUES, "data": data, "training": {**VALUES["training"], **training}})
+
+
+TRAINING = {key.removeprefix("training."): value for key, value in BEFORE.items() if key.startswith("training.")}
+
+
+def earlier(tmp_path):
+    """The settings of the time before, written out."""
+    return config(tmp_path, **TRAINING)
+
+
+def without_later_settings(run):
+    """Its description as a version wrote it that did not have the settings yet."""
+    about = json.loads(run.about_path.read_text())
+    run.about_path.write_text(json.dumps(about | {"config": stripped(about["config"])}))
+
+
+def stripped(dumped):
+    return dumped | {"training": {key: value for key, value in dumped["training"].items() if key not in TRAINING}}
+
+
+@pytest.fixture
+def old_run(tmp_path):
+    """At step 3 of 6."""
+    run = Run(tmp_path / "old")
+    api.train(earlier(tmp_path), run.folder, until=3)
+    without_later_settings(run)
+    return run
+
+
+def test_an_earlier_run_resumes_bit_for_bit_with_a_config_that_names_no_later_setting(old_run, tmp_path):
+    whole = Run(tmp_path / "whole")
+    api.train(earlier(tmp_path), whole.folder)
+    api.train(config(tmp_path), old_run.folder)
+    for name in RECORDS:
+        assert old_run.record_path(name).read_bytes() == whole.record_path(name).read_bytes()
+
+
+def test_a_new_run_measures_other_sentences(tmp_path):
+    before, now = Run(tmp_path / "before"), Run(tmp_path / "now")
+    api.train(earlier(tmp_path), before.folder)
+    api.train(config(tmp_path), now.folder)
+    assert now.setting("config.training.dev_division") == "text"
+    assert now.record_path("validations").read_bytes() != before.record_path("validations").read_bytes()
+
+
+def test_a_config_that_names_another_value_is_another_run(old_run, tmp_path):
+    with pytest.raises(ConfigError, match="training.dev_division was 'alternate' and is 'text'"):
+        api.train(config(tmp_path, dev_division="text"), old_run.folder)
+
+
+def test_the_selection_of_an_earlier_run_is_on_the_sentences_that_its_teacher_did_not_see(old_run, tmp_path):
+    assert old_run.setting("config.training.dev_division") == "alternate"
+    store = api.prepare(config(tmp_path))
+    pairs = selection_pairs(store, ["lala"], 0.5, old_run.setting("config.training.dev_division"))
+    assert pairs["lala"] == store.text("dev", "lala")[1::2]
+
+
+def test_a_report_does_not_take_an_earlier_and_a_new_run_for_two_seeds_of_one_row(tmp_path):
+    old, new = ({"config": each.dump(), "seed": 1} for each in (earlier(tmp_path), config(tmp_path)))
+    old["config"] = stripped(old["config"])
+    assert first_difference(old, new) == ("training.dev_division", "alternate", "text")
+    assert first_difference(old, {"config": earlier(tmp_path).dump(), "seed": 1}) is None
+
+
+def test_a_recorded_config_is_read_as_it_was_meant(tmp_path):
+    dumped = stripped(earlier(tmp_path).dump())
+    assert parse_recorded(dumped) == earlier(tmp_path)
+    assert as_begun(config(tmp_path), dumped).dump() == earlier(tmp_path).dump()
+    assert as_begun(config(tmp_path), config(tmp_path).dump()) == config(tmp_path)
+
+
+def test_only_the_teacher_that_has_a_setting_is_given_what_it_did_before():
+    shuffled = with_earlier({"teacher": {"name": "replay-shuffled", "run": "other"}})
+    assert shuffled["teacher"]["split_at_warmup"] is False
+    assert with_earlier({"teacher": {"name": "replay-exact", "run": "other"}})["teacher"] == {
+        "name": "replay-exact",
+        "run": "other",
+    }
+
+
+def test_mixed_batches_of_an_earlier_run_stay_sorted_by_length(tmp_path):
+    mixed = {"teacher": "mixed", "data": {**VALUES["data"], "folder": str(tmp_path / "data")}}
+    by_length = parse_config({**VALUES, **mixed, "training": {**VALUES["training"], **TRAINING}})
+    old, whole, new = (Run(tmp_path / name) for name in ("old", "whole", "new"))
+    api.train(by_length, old.folder, until=3)
+    without_later_settings(old)
+    api.train(parse_config({**VALUES, **mixed}), old.folder)
+    api.train(by_length, whole.folder)
+    api.train(parse_config({**VALUES, **mixed}), new.folder)
+    steps = [run.record_path("steps").read_bytes() for run in (old, whole, new)]
+    assert steps[0] == steps[1] != steps[2]
