@@ -1,6 +1,6 @@
 """What a teacher can ask to have measured. Frozen dataclasses: they say what and how, and hold no tensors.
 
-A teacher names its measures in ``watches``; ``training/probe.py`` has one gauge for each class here, which measures a
+A teacher names its measures in ``watches``; ``training/gauges/`` has one gauge for each class here, which measures a
 real student; :meth:`Measure.imagine` says what a scripted student would show. An observation maps each measure to
 its value. Losses are nats per real target token.
 """

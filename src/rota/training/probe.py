@@ -1,146 +1,20 @@
-"""Measures the student: only what the teacher watches, always on the same sentences. Leaves no trace on the student.
-
-``GAUGES`` has one gauge for each measure; a teacher of a user's own can bring more (``TeacherConfig.gauges``).
-"""
+"""Measures the student: only what the teacher watches, always on the same sentences. Leaves no trace on the student."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 
-from rota.measures import DevLoss, GroupLosses, JointLoss, Measure, TrainLoss, Weights, mean_train_loss
+from rota.measures import GroupLosses, Measure
 from rota.student.nmt import NotFiniteError
-from rota.training.devsets import DevSets, Groups
+from rota.training.devsets import DevSets
+from rota.training.gauges import GAUGES, Gauge, Gauges
 from rota.training.turns import Window
-from rota.types import Arm, Batch, Decision, FloatArray, ProbedStudent, SentenceLosses, State
+from rota.types import Arm, Decision, ProbedStudent, State
 
-M = TypeVar("M", bound=Measure)
-
-AVERAGE_DECAY = 0.99
-"""Of the averaged weights that a measure asks for, unless ``student.average`` says otherwise: about 100 updates."""
-
-
-class Gauge(ABC, Generic[M]):
-    """How one measure is taken. A subclass says how in :meth:`read`, and may follow the updates in between."""
-
-    def __init__(self, measure: M, student: ProbedStudent, sets: DevSets) -> None:
-        self.measure, self.student, self.sets = measure, student, sets
-        if getattr(measure, "weights", "raw") == "average":
-            student.keep_average(AVERAGE_DECAY)
-
-    @abstractmethod
-    def read(self, window: Window) -> Any:
-        """The value now, after the updates of the window."""
-
-    def begin(self, decision: Decision) -> None:
-        """Before the first update of a decision."""
-
-    def updated(self, decision: Decision) -> None:
-        """After each update."""
-
-    def state_dict(self) -> State:
-        return {}
-
-    def load_state_dict(self, state: State) -> None:
-        """What :meth:`state_dict` gave."""
-
-
-class TrainLossGauge(Gauge[TrainLoss]):
-    def read(self, window: Window) -> float | dict[Arm, float]:
-        return mean_train_loss(self.measure, window.losses)
-
-
-class DevLossGauge(Gauge[DevLoss]):
-    def __init__(self, measure: DevLoss, student: ProbedStudent, sets: DevSets) -> None:
-        super().__init__(measure, student, sets)
-        self._before: dict[Arm, float] = {}
-
-    @cached_property
-    def batches(self) -> dict[Arm, Batch]:
-        return self.sets.by_arm(self.measure)
-
-    def begin(self, decision: Decision) -> None:
-        if self.measure.when == "around" and decision.arm not in self._before:
-            self._before[decision.arm] = self._loss(decision.arm)
-
-    def read(self, window: Window) -> dict[Arm, float] | dict[Arm, tuple[float, float]]:
-        arms = self.batches if self.measure.arms == "all" else window.arms
-        after = {arm: self._loss(arm) for arm in arms}
-        if self.measure.when == "after":
-            return after
-        before, self._before = self._before, {}
-        return {arm: (before[arm], loss) for arm, loss in after.items() if arm in before}
-
-    def _loss(self, arm: Arm) -> float:
-        return _losses(self.student, self.batches[arm], self.measure.weights, smoothed=self.measure.smoothed).per_token
-
-    def state_dict(self) -> State:
-        return {"before": dict(self._before)} if self._before else {}
-
-    def load_state_dict(self, state: State) -> None:
-        self._before = dict(state.get("before", {}))
-
-
-class JointLossGauge(Gauge[JointLoss]):
-    @cached_property
-    def batch(self) -> Batch:
-        return self.sets.joint(self.measure)
-
-    def read(self, window: Window) -> float:  # noqa: ARG002 - whatever was played
-        return _losses(self.student, self.batch, self.measure.weights, smoothed=self.measure.smoothed).per_token
-
-
-class GroupLossesGauge(Gauge[GroupLosses]):
-    """Remembers the losses of groups that are not measured every time."""
-
-    def __init__(self, measure: GroupLosses, student: ProbedStudent, sets: DevSets) -> None:
-        super().__init__(measure, student, sets)
-        self._losses: FloatArray | None = None
-        self._turn = 0
-
-    @cached_property
-    def groups(self) -> Groups:
-        return self.sets.groups(self.measure)
-
-    def read(self, window: Window) -> FloatArray:  # noqa: ARG002 - whatever was played
-        """All groups the first time, then one turn of them at each observation."""
-        turns = len(self.groups.batches)
-        if self._losses is None:
-            self._losses = np.zeros(self.groups.count)
-            due = range(turns)
-        else:
-            due = range(self._turn, self._turn + 1)
-        for turn in due:
-            self._losses[turn::turns] = self._of_turn(turn)
-        self._turn = (due[-1] + 1) % turns
-        return self._losses.copy()
-
-    def _of_turn(self, turn: int) -> FloatArray:
-        summed = self.measure.summed
-        losses = _losses(self.student, self.groups.batches[turn], self.measure.weights, smoothed=summed)
-        starts = np.concatenate([[0], np.cumsum(self.groups.sizes[turn])[:-1]])
-        sums: FloatArray = np.add.reduceat(losses.sums, starts)
-        return sums if summed else sums / np.add.reduceat(losses.tokens, starts)
-
-    def state_dict(self) -> State:
-        return {"prototype": self._losses, "turn": self._turn}
-
-    def load_state_dict(self, state: State) -> None:
-        self._losses, self._turn = state["prototype"], state["turn"]
-
-
-Gauges = Mapping[type[Measure], type[Gauge[Any]]]
-
-GAUGES: Gauges = {
-    TrainLoss: TrainLossGauge,
-    DevLoss: DevLossGauge,
-    JointLoss: JointLossGauge,
-    GroupLosses: GroupLossesGauge,
-}
+__all__ = ["Gauge", "Probe"]
 
 
 class Probe:
@@ -217,10 +91,6 @@ _GROUPS = GroupLosses.__name__
 def _key(measure: Measure) -> str:
     """Of a gauge's state in a checkpoint; a teacher has one prototype at most."""
     return _GROUPS if isinstance(measure, GroupLosses) else str(measure)
-
-
-def _losses(student: ProbedStudent, batch: Batch, weights: Weights, *, smoothed: bool) -> SentenceLosses:
-    return student.losses([batch], smoothed=smoothed, weights=weights)
 
 
 def _check_finite(step: int, value: Any) -> None:

@@ -1,0 +1,26 @@
+"""How each measure is taken: one gauge for every class in ``rota/measures.py``.
+
+A gauge (``base.py``) reads its value from the student and the dev sets when the teacher is to be told, and may follow
+the updates in between; what it remembers is saved. ``losses.py`` has those of losses. ``GAUGES`` below is the table
+that the probe looks measures up in; a teacher of a user's own can bring more (``TeacherConfig.gauges``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rota.measures import DevLoss, GroupLosses, JointLoss, Measure, TrainLoss
+from rota.training.gauges.base import Gauge
+from rota.training.gauges.losses import DevLossGauge, GroupLossesGauge, JointLossGauge, TrainLossGauge
+
+Gauges = Mapping[type[Measure], type[Gauge[Any]]]
+
+GAUGES: Gauges = {
+    TrainLoss: TrainLossGauge,
+    DevLoss: DevLossGauge,
+    JointLoss: JointLossGauge,
+    GroupLosses: GroupLossesGauge,
+}
+
+__all__ = ["GAUGES", "Gauge", "Gauges"]

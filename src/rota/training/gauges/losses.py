@@ -1,0 +1,101 @@
+"""Losses of training and dev sentences: what the paper's teachers watch."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from rota.measures import DevLoss, GroupLosses, JointLoss, TrainLoss, Weights, mean_train_loss
+from rota.training.devsets import DevSets, Groups
+from rota.training.gauges.base import Gauge
+from rota.training.turns import Window
+from rota.types import Arm, Batch, Decision, FloatArray, ProbedStudent, SentenceLosses, State
+
+
+class TrainLossGauge(Gauge[TrainLoss]):
+    def read(self, window: Window) -> float | dict[Arm, float]:
+        return mean_train_loss(self.measure, window.losses)
+
+
+class DevLossGauge(Gauge[DevLoss]):
+    def __init__(self, measure: DevLoss, student: ProbedStudent, sets: DevSets) -> None:
+        super().__init__(measure, student, sets)
+        self._before: dict[Arm, float] = {}
+
+    @cached_property
+    def batches(self) -> dict[Arm, Batch]:
+        return self.sets.by_arm(self.measure)
+
+    def begin(self, decision: Decision) -> None:
+        if self.measure.when == "around" and decision.arm not in self._before:
+            self._before[decision.arm] = self._loss(decision.arm)
+
+    def read(self, window: Window) -> dict[Arm, float] | dict[Arm, tuple[float, float]]:
+        arms = self.batches if self.measure.arms == "all" else window.arms
+        after = {arm: self._loss(arm) for arm in arms}
+        if self.measure.when == "after":
+            return after
+        before, self._before = self._before, {}
+        return {arm: (before[arm], loss) for arm, loss in after.items() if arm in before}
+
+    def _loss(self, arm: Arm) -> float:
+        return _losses(self.student, self.batches[arm], self.measure.weights, smoothed=self.measure.smoothed).per_token
+
+    def state_dict(self) -> State:
+        return {"before": dict(self._before)} if self._before else {}
+
+    def load_state_dict(self, state: State) -> None:
+        self._before = dict(state.get("before", {}))
+
+
+class JointLossGauge(Gauge[JointLoss]):
+    @cached_property
+    def batch(self) -> Batch:
+        return self.sets.joint(self.measure)
+
+    def read(self, window: Window) -> float:  # noqa: ARG002 - whatever was played
+        return _losses(self.student, self.batch, self.measure.weights, smoothed=self.measure.smoothed).per_token
+
+
+class GroupLossesGauge(Gauge[GroupLosses]):
+    """Remembers the losses of groups that are not measured every time."""
+
+    def __init__(self, measure: GroupLosses, student: ProbedStudent, sets: DevSets) -> None:
+        super().__init__(measure, student, sets)
+        self._losses: FloatArray | None = None
+        self._turn = 0
+
+    @cached_property
+    def groups(self) -> Groups:
+        return self.sets.groups(self.measure)
+
+    def read(self, window: Window) -> FloatArray:  # noqa: ARG002 - whatever was played
+        """All groups the first time, then one turn of them at each observation."""
+        turns = len(self.groups.batches)
+        if self._losses is None:
+            self._losses = np.zeros(self.groups.count)
+            due = range(turns)
+        else:
+            due = range(self._turn, self._turn + 1)
+        for turn in due:
+            self._losses[turn::turns] = self._of_turn(turn)
+        self._turn = (due[-1] + 1) % turns
+        return self._losses.copy()
+
+    def _of_turn(self, turn: int) -> FloatArray:
+        summed = self.measure.summed
+        losses = _losses(self.student, self.groups.batches[turn], self.measure.weights, smoothed=summed)
+        starts = np.concatenate([[0], np.cumsum(self.groups.sizes[turn])[:-1]])
+        sums: FloatArray = np.add.reduceat(losses.sums, starts)
+        return sums if summed else sums / np.add.reduceat(losses.tokens, starts)
+
+    def state_dict(self) -> State:
+        return {"prototype": self._losses, "turn": self._turn}
+
+    def load_state_dict(self, state: State) -> None:
+        self._losses, self._turn = state["prototype"], state["turn"]
+
+
+def _losses(student: ProbedStudent, batch: Batch, weights: Weights, *, smoothed: bool) -> SentenceLosses:
+    return student.losses([batch], smoothed=smoothed, weights=weights)
