@@ -122,6 +122,19 @@ class TeacherConfig(Settings, ABC):
         """The arms of the warm-up; the shuffled baseline has mixed batches here too."""
         return classroom.select(languages)
 
+    def stem(self) -> dict[str, Any] | None:
+        """The teacher, as a config writes it, that trains as this one does until the warm-up ends.
+
+        Runs that have the same one may begin from one checkpoint. None for a teacher without a warm-up, and for one
+        that is told of it or decides before it: such a run is its own from the first step on.
+        """
+        if self.warmup is None or self.warmup.inform != "none":
+            return None
+        if type(self).warmup_arms is not TeacherConfig.warmup_arms:  # it draws from arms of its own
+            return self.model_dump(mode="json")
+        shared = self.model_dump(mode="json", include={"warmup", "decide_every", "observe_every"})
+        return {"name": "uniform", **shared}
+
     def check(self, steps: int) -> None:
         """Raises ConfigError if these settings cannot work in a run of ``steps`` steps, before anything is prepared."""
         if self.warmup is not None and self.warmup.until.steps(steps) >= steps:

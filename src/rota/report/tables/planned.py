@@ -1,0 +1,140 @@
+"""The table of the planned contrasts, and what stands before it: whether the runs began under this plan."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from rota.plan import WrittenPlan
+from rota.report.numbers.contrasts import ALPHA, NO_VALUE
+from rota.report.numbers.planned import PlannedResult
+from rota.report.sentences import and_list, plural
+from rota.report.study import Study, StudyRun
+from rota.report.tables.pooled import p_text
+from rota.report.tables.table import Cell, Table
+
+
+def planned_table(results: Sequence[PlannedResult], studies: Mapping[str, Study], *, several: bool) -> Table:
+    """One line for each test of the plan; ``several``: the suite has several corpora."""
+    best_of = any(len(each.test.contrast.references) > 1 for each in results)
+    caption = (
+        "Means over the planned seeds, paired by seed, with 95 % intervals; p is two-sided, then adjusted by Holm's "
+        f"method for the {plural(len(results), 'planned test')}. Interest: the smallest difference that would matter."
+    )
+    if best_of:
+        caption += (
+            " Against the best of several rows: ahead only if ahead of each of them, behind with p and interval "
+            "corrected for their number; in brackets, the best by its mean."
+        )
+    place = ("corpus",) if several else ()
+    columns = ("contrast", "what", *place, "endpoint", "seeds", "difference", "p", "p (Holm)", "interest", "verdict")
+    lines = [_line(each, studies, several=several) for each in results]
+    data = [_data(each) for each in results]
+    text_columns = 4 if several else 3
+    return Table("planned", "Planned contrasts", caption, columns, lines, text_columns=text_columns, data=data)
+
+
+def _line(each: PlannedResult, studies: Mapping[str, Study], *, several: bool) -> list[Cell]:
+    found, metric = each.found, each.metric
+    place = [Cell(_where(each.test.corpora))] if several else []
+    seeds = f"{0 if found is None else found.seeds} of {each.planned}"
+    if found is None:
+        numbers = [NO_VALUE] * 3
+    else:
+        low, high = map(metric.signed, found.interval)
+        adjusted = NO_VALUE if each.p_holm is None else p_text(each.p_holm)
+        numbers = [f"{metric.signed(found.mean)} [{low}, {high}]", p_text(found.p), adjusted]
+    interest = NO_VALUE if each.interest is None else f"{each.interest:g}"
+    texts = [metric.label, seeds, *numbers, interest, each.verdict]
+    return [Cell(each.test.name), Cell(_what(each, studies)), *place, *map(Cell, texts)]
+
+
+def _where(corpora: Sequence[str]) -> str:
+    return and_list(corpora) if corpora else ""
+
+
+def _what(each: PlannedResult, studies: Mapping[str, Study]) -> str:
+    """``DQN minus the best of Temperature 2 and Temperature 5 (Temperature 5), equal processor time``."""
+    contrast = each.test.contrast
+    names = [_label(row, studies) for row in contrast.references]
+    reference = names[0] if len(names) == 1 else f"the best of {and_list(names)}"
+    if each.best:
+        reference += f" ({and_list([_label(row, studies) for row in each.best.values()])})"
+    extra = "" if contrast.languages == "all" else f", {contrast.languages} languages"
+    if contrast.at == "time":
+        minutes = and_list([f"{seconds / 60:.1f}" for seconds in each.budget.values()]) if each.budget else ""
+        extra += f", after equal processor time{f' ({minutes} minutes)' if minutes else ''}"
+    together = ", mean over corpora" if len(each.test.corpora) > 1 else ""
+    return f"{_label(contrast.row, studies)} minus {reference}{extra}{together}"
+
+
+def _label(row: str, studies: Mapping[str, Study]) -> str:
+    found = next((study.rows[row] for study in studies.values() if row in study.rows), None)
+    return row if found is None else found.short
+
+
+def _data(each: PlannedResult) -> dict[str, object]:
+    contrast, found = each.test.contrast, each.found
+    line: dict[str, object] = {
+        "contrast": each.test.name,
+        "row": contrast.row,
+        "minus": " ".join(contrast.references),
+        "corpora": " ".join(each.test.corpora),
+        "endpoint": each.test.endpoint,
+        "at": contrast.at,
+        "languages": contrast.languages,
+        "seeds_planned": each.planned,
+    }
+    if found is not None:
+        line |= {"seeds": found.seeds, "best": found.best, "difference": found.mean}
+        line |= {"low": found.interval[0], "high": found.interval[1], "p": found.p, "p_holm": each.p_holm}
+    return line | {"interest": "" if each.interest is None else each.interest, "verdict": each.verdict}
+
+
+def plan_sentences(written: WrittenPlan, studies: Mapping[str, Study], results: Sequence[PlannedResult]) -> list[str]:
+    """What the plan is, whether the runs began under it, and how much of it is there."""
+    plan, runs = written.plan, _planned_runs(written, studies)
+    seeds = plan.seeds or ()
+    began = Counter(str(run.about.get("plan") or "") for run in runs)
+    ours = began.pop(written.fingerprint, 0)
+    without = began.pop("", 0)
+    lead = (
+        f"The plan names {plural(len(plan.contrasts), 'contrast')} "
+        f"({plural(len(results), 'test')} at {ALPHA:.0%} in all) and {plural(len(seeds), 'seed')}. "
+    )
+    if not runs:
+        return [f"{lead}None of its runs is there yet."]
+    if ours == len(runs):
+        kept = f"All {plural(ours, 'run')} of it began under this very plan (fingerprint {written.fingerprint})."
+    else:
+        parts = [f"{number} under another plan ({fingerprint})" for fingerprint, number in sorted(began.items())]
+        parts += [f"{without} without a plan"] if without else []
+        kept = (
+            f"Of its {plural(len(runs), 'run')}, {ours} began under this plan (fingerprint {written.fingerprint}), "
+            f"but {and_list(parts)}: the tests below were not all planned before the runs."
+        )
+    sentences = [lead + kept]
+    if any(each.found is None or each.found.seeds < each.planned for each in results):
+        sentences.append(
+            "Not all planned runs have finished: this is an interim look, and its p values do not allow for further ones."
+        )
+    return [*sentences, "Whatever is not in this table was not planned; it is marked as exploratory."]
+
+
+def _planned_runs(written: WrittenPlan, studies: Mapping[str, Study]) -> list[StudyRun]:
+    """The runs that the plan is about, as far as they have begun."""
+    seeds = set(written.plan.seeds or ())
+    wanted = {
+        (corpus, row)
+        for test in written.plan.tests()
+        for corpus in (test.corpora or tuple(studies)[:1])
+        for row in test.contrast.rows
+    }
+    return [
+        run
+        for corpus, study in studies.items()
+        for name, row in study.rows.items()
+        if (corpus, name) in wanted
+        for seed, run in row.runs.items()
+        if seed in seeds
+    ]
