@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -31,6 +32,8 @@ class Scene(NamedTuple):
     losses: Mapping[str, float]  # dev loss of every arm
     before: Mapping[str, float]  # the same before the updates since the last observation
     train_losses: Mapping[str, tuple[float, int]]  # sum over those updates, and their number, by arm played
+    effects: Mapping[str, Mapping[str, float]] = MappingProxyType({})
+    """How far one more update on an arm would lower the dev loss of each language now: arm to language to nats."""
 
 
 @dataclass(frozen=True)
