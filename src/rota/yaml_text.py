@@ -1,4 +1,4 @@
-"""Plain values from YAML 1.2, of a size and shape that a config can have: what could hurt is refused before it is built."""
+"""Plain values from YAML 1.2, of a size and shape that a config can have; all else is refused before it is built."""
 
 from __future__ import annotations
 
