@@ -12,6 +12,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 from rota.measures import Measure
 from rota.settings import where_used
 from rota.teachers.base import Classroom, Languages, OpenLoopConfig
+from rota.teachers.card import Card
 from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Decision, Observation, State
 
 
@@ -88,6 +89,14 @@ class Mixed(Static):
 class UniformConfig(OpenLoopConfig):
     """Every language with the same probability (the paper's `uniform` rows)."""
 
+    card = Card(
+        family="static",
+        line="every language equally",
+        observes="nothing",
+        cost=("0", "0"),
+        source="the paper",
+        reference="the paper's baseline",
+    )
     name: Literal["uniform"] = "uniform"
     languages: Languages = Field("all", description="all, high-resource, low-resource, or a list")
 
@@ -98,6 +107,14 @@ class UniformConfig(OpenLoopConfig):
 class ProportionalConfig(OpenLoopConfig):
     """Every language with its share of the training sentences (the paper's `proportional` rows), or of the tokens."""
 
+    card = Card(
+        family="static",
+        line="in proportion to its size",
+        observes="nothing",
+        cost=("0", "0"),
+        source="the paper",
+        reference="the paper's baseline",
+    )
     name: Literal["proportional"] = "proportional"
     languages: Languages = Field("all", description="all, high-resource, low-resource, or a list")
     by: Literal["sentences", "tokens"] = Field(
@@ -118,6 +135,14 @@ class ProportionalConfig(OpenLoopConfig):
 class FixedConfig(OpenLoopConfig):
     """Shares written down in the config, one for each language that is trained on."""
 
+    card = Card(
+        family="static",
+        line="shares written by hand",
+        observes="nothing",
+        cost=("0", "0"),
+        source="-",
+        reference="no source: a mixture by hand",
+    )
     name: Literal["fixed"] = "fixed"
     shares: dict[Arm, float] = Field(
         description="language to share; they need not sum to one", examples=["shares: {be: 0.5, ru: 0.5}"]
@@ -131,6 +156,14 @@ class FixedConfig(OpenLoopConfig):
 class MixedConfig(OpenLoopConfig):
     """Multilingual batches, sentences in proportion to the corpus (the paper's `shuffled batch` row)."""
 
+    card = Card(
+        family="static",
+        line="multilingual batches",
+        observes="nothing",
+        cost=("0", "0"),
+        source="the paper",
+        reference="the paper's baseline of shuffled batches",
+    )
     name: Literal["mixed"] = "mixed"
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Mixed:  # noqa: ARG002

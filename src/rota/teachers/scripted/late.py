@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from rota.teachers.base import Classroom, OpenLoopConfig
+from rota.teachers.card import Card
 from rota.teachers.scripted.two_phase import TwoPhase, last_phase
 from rota.teachers.scripted.unimax import unimax
 from rota.teachers.static import Static, Temperature
@@ -17,6 +18,14 @@ from rota.types import Arm
 class LateConfig(OpenLoopConfig):
     """High-resource languages first; the low-resource ones in the last updates, as many as `epochs` allows."""
 
+    card = Card(
+        family="scripted",
+        line="low-resource last",
+        observes="nothing",
+        cost=("0", "0"),
+        source="Rota",
+        reference="ours: UniMax for the low-resource languages, at the end of the run",
+    )
     name: Literal["late"] = "late"
     epochs: float = Field(16.0, gt=0, description="how often low-resource text may be seen in the last phase")
     share: float = Field(0.5, gt=0, lt=1, description="of the low-resource languages in the last phase")

@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_ser
 from rota.measures import Measure
 from rota.settings import ConfigError, Duration, DurationField, Settings
 from rota.teachers.base import Classroom, Languages, OpenLoopConfig
+from rota.teachers.card import Card
 from rota.teachers.static import Static, Temperature
 from rota.types import Arm, Decision, Observation, State
 
@@ -87,6 +88,14 @@ class AnnealedTemperature:
 class TemperatureConfig(OpenLoopConfig):
     """Shares proportional to size ** (1 / temperature) (Arivazhagan et al. 2019), which may change on the way."""
 
+    card = Card(
+        family="static",
+        line="size ** (1 / temperature)",
+        observes="nothing",
+        cost=("0", "0"),
+        source="Arivazh. '19",
+        reference="Arivazhagan et al. 2019, Massively Multilingual Neural Machine Translation in the Wild",
+    )
     name: Literal["temperature"] = "temperature"
     languages: Languages = Field("all", description="all, high-resource, low-resource, or a list")
     temperature: float = Field(5.0, gt=0, description="1 is proportional, large is uniform")
@@ -120,6 +129,14 @@ class TemperatureConfig(OpenLoopConfig):
 class CooldownConfig(OpenLoopConfig):
     """Temperature 5 until half time, then 1: low-resource languages often, then in proportion (Li et al. 2024)."""
 
+    card = Card(
+        family="scripted",
+        line="temperature 5, then 1",
+        observes="nothing",
+        cost=("0", "0"),
+        source="Li '24",
+        reference="Li et al. 2024, Upsample or Upweight? Balanced Training on Heavily Imbalanced Datasets",
+    )
     name: Literal["cooldown"] = "cooldown"
     languages: Languages = Field("all", description="all, high-resource, low-resource, or a list")
     schedule: Annealing = Field(

@@ -19,6 +19,7 @@ from pydantic import (
 from rota.measures import Measure
 from rota.settings import ConfigError, Duration, parse_duration, where_used, written_duration
 from rota.teachers.base import Classroom, OpenLoopConfig, TeacherConfig
+from rota.teachers.card import Card
 from rota.teachers.scripted.temperature import AnnealedTemperature, TemperatureConfig
 from rota.teachers.static import FixedConfig, MixedConfig, ProportionalConfig, Static, UniformConfig
 from rota.types import MIXED, Arm, Decision, Observation, State, Teacher
@@ -90,6 +91,14 @@ Phase = Annotated[
 class TwoPhaseConfig(OpenLoopConfig):
     """One static schedule, then another: by default the high-resource languages first."""
 
+    card = Card(
+        family="scripted",
+        line="one, then another",
+        observes="nothing",
+        cost=("0", "0"),
+        source="Choi '23",
+        reference="Choi et al. 2023, Order Matters in the Presence of Dataset Imbalance",
+    )
     name: Literal["two-phase"] = "two-phase"
     first: Annotated[Phase, BeforeValidator(named)] = Field(
         ProportionalConfig(languages="high-resource"), description="the schedule until the switch"

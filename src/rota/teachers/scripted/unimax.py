@@ -12,6 +12,7 @@ from pydantic import Field
 
 from rota.measures import Measure
 from rota.teachers.base import Classroom, Languages, OpenLoopConfig
+from rota.teachers.card import Card
 from rota.types import Arm, Decision, Observation, State
 
 logger = logging.getLogger(__name__)
@@ -97,6 +98,14 @@ class CountedPhases:
 class UniMaxConfig(OpenLoopConfig):
     """As even as possible, but no language repeats its text more than so many times (Chung et al. 2023)."""
 
+    card = Card(
+        family="scripted",
+        line="even, epochs capped",
+        observes="nothing",
+        cost=("0", "0"),
+        source="Chung '23",
+        reference="Chung et al. 2023, UniMax: Fairer and More Effective Language Sampling",
+    )
     name: Literal["unimax"] = "unimax"
     languages: Languages = Field("all", description="all, high-resource, low-resource, or a list")
     epochs: float = Field(16.0, gt=0, description="how often a language may be seen in the whole run, at most")
