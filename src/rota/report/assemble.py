@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rota.plan import WrittenPlan, find_plan
-
 from rota.report.figures.drawing import Look, Picture, schedule_looks
 from rota.report.figures.results import cost_figure, difference_figure, loss_figure, pareto_figure
 from rota.report.figures.shares import evolution, proportions
@@ -22,7 +21,7 @@ from rota.report.folders import Progress, check_folder
 from rota.report.numbers.measures import HIGH, LOW, MACRO, measured
 from rota.report.numbers.planned import planned_results
 from rota.report.page import MADE_BY, Section, write_report
-from rota.report.sentences import HEADLINES, headlines, how_made, missing, what_was_run
+from rota.report.sentences import HEADLINES, alarms_raised, headlines, how_made, missing, what_was_run
 from rota.report.study import MAIN_TABLES, Row, Study, read_study
 from rota.report.tables.budgets import budget_table, convergence_tables, cost_table, data_table
 from rota.report.tables.planned import plan_sentences, planned_table
@@ -90,6 +89,7 @@ def make_sections(study: Study, baseline: Row, progress: Progress = lambda *_: N
     makers: list[Callable[[], Section]] = [
         lambda: _summary(study, baseline),
         lambda: Section("missing", "What is missing", points=missing(study, baseline)),
+        lambda: Section("alarms", "What training noticed", points=alarms_raised(study)),
         lambda: _averages(study, baseline),
         lambda: _pooled(study, baseline),
         lambda: _curves(study, baseline),

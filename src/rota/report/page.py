@@ -53,7 +53,7 @@ EXPLORATORY = "exploratory"
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the report. ``commands`` are lines to copy into a shell, ``links`` names of other pages and their paths.
+    """A part of the report. ``commands`` are lines to copy into a shell, ``links`` names and folders of other pages.
 
     ``exploratory``: in a study with a plan, what the plan does not name.
     """

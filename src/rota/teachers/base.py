@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field
 
 from rota.measures import Measure
 from rota.settings import ConfigError, Duration, DurationField, Settings
+from rota.teachers.card import Card
 from rota.types import Arm, Teacher
 
 Inform = Literal["none", "rewards", "all"]
@@ -29,6 +30,7 @@ class Classroom:
     low_resource: tuple[Arm, ...]
     steps: int
     tokens: Mapping[Arm, int] = field(default_factory=dict)  # training target tokens by language; empty: not known
+    update_tokens: int = 0  # target tokens of an update; 0: not known
 
     @property
     def arms(self) -> tuple[Arm, ...]:
@@ -37,6 +39,18 @@ class Classroom:
     @property
     def high_resource(self) -> tuple[Arm, ...]:
         return tuple(arm for arm in self.sizes if arm not in self.low_resource)
+
+    def target_tokens(self) -> Mapping[Arm, int]:
+        """Training target tokens by language, for schedules that cannot do without."""
+        if not self.tokens:
+            raise ValueError("no target tokens are counted here; give Classroom the tokens of each language")
+        return self.tokens
+
+    def tokens_per_update(self) -> int:
+        """Target tokens of an update, for schedules that cannot do without."""
+        if not self.update_tokens:
+            raise ValueError("the tokens of an update are not known here; give Classroom its update_tokens")
+        return self.update_tokens
 
     def select(self, languages: Languages) -> tuple[Arm, ...]:
         """The languages of a group, or the named ones, which must be in the corpus."""
@@ -104,6 +118,9 @@ class TeacherConfig(Settings, ABC):
     if TYPE_CHECKING:
         name: str  # every config has one; it stands first among its own fields
 
+    card: ClassVar[Card | None] = None
+    """What ``rota teachers`` says of it in one line; teachers of the registry have one each."""
+
     listens: ClassVar[bool] = True
     """Whether what the teacher is told changes what it answers; if not, it may be asked before it is told."""
 
@@ -122,6 +139,7 @@ class TeacherConfig(Settings, ABC):
         """The arms of the warm-up; the shuffled baseline has mixed batches here too."""
         return classroom.select(languages)
 
+<<<<<<< HEAD
     def stem(self) -> dict[str, Any] | None:
         """The teacher, as a config writes it, that trains as this one does until the warm-up ends.
 
@@ -134,6 +152,11 @@ class TeacherConfig(Settings, ABC):
             return self.model_dump(mode="json")
         shared = self.model_dump(mode="json", include={"warmup", "decide_every", "observe_every"})
         return {"name": "uniform", **shared}
+=======
+    def restarts_learning_rate_at(self, classroom: Classroom) -> int | None:  # noqa: ARG002 - most do not
+        """The step after which the student's learning rate begins again, as in a new run; None: it does not."""
+        return None
+>>>>>>> main
 
     def check(self, steps: int) -> None:
         """Raises ConfigError if these settings cannot work in a run of ``steps`` steps, before anything is prepared."""

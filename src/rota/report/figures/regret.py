@@ -17,23 +17,20 @@ def regret_figure(found: Mapping[str, Regret], labels: Mapping[str, str], metric
     corpora = list(found[ranked[0]].by_corpus)
     with canvas(1.5 + 0.27 * len(ranked) + 0.1 * len(corpora)) as (figure, [axes]):
         for place, row in enumerate(ranked):
-            regret = found[row]
-            axes.plot([0, max(regret.by_corpus.values())], [place, place], color=GRID, linewidth=1, zorder=1)
-            label = {"label": "mean, 95 % interval"} if place == 0 else {}
-            axes.plot(
-                regret.interval, [place, place], color=INK, linewidth=3, alpha=0.35, solid_capstyle="butt", zorder=2
-            )
-            axes.plot(
-                regret.mean,
-                place,
-                color=INK,
-                marker="|",
-                markersize=13,
-                markeredgewidth=2.2,
-                zorder=4,
-                **label,
-                linestyle="none",
-            )
+            regret, line = found[row], [place, place]
+            axes.plot([0, max(regret.by_corpus.values())], line, color=GRID, linewidth=1, zorder=1)
+            axes.plot(regret.interval, line, color=INK, linewidth=3, alpha=0.35, solid_capstyle="butt", zorder=2)
+        axes.plot(
+            [found[row].mean for row in ranked],
+            range(len(ranked)),
+            color=INK,
+            marker="|",
+            markersize=13,
+            markeredgewidth=2.2,
+            linestyle="none",
+            label="mean",
+            zorder=4,
+        )
         for index, corpus in enumerate(corpora):
             axes.plot(
                 [found[row].by_corpus[corpus] for row in ranked],
@@ -54,8 +51,8 @@ def regret_figure(found: Mapping[str, Regret], labels: Mapping[str, str], metric
         legend_below(figure, axes, columns=3)
         caption = (
             f"Regret in {metric.label}: how far each schedule is behind the best one of a corpus, over all languages. "
-            "Left is better; 0 is the best of that corpus. The bar is the mean over the corpora, grey its 95 % interval "
-            "from resampled seeds."
+            "Left is better; 0 is the best of that corpus. The bar is the mean over the corpora, grey its 95 % "
+            "interval from resampled seeds."
         )
         alt = "Regret, the smallest mean first: " + "; ".join(_spoken(row, found, labels, metric) for row in ranked)
         title = f"Regret by corpus and schedule: {metric.label}"

@@ -116,7 +116,7 @@ def plan_sentences(written: WrittenPlan, studies: Mapping[str, Study], results: 
     sentences = [lead + kept]
     if any(each.found is None or each.found.seeds < each.planned for each in results):
         sentences.append(
-            "Not all planned runs have finished: this is an interim look, and its p values do not allow for further ones."
+            "Not all planned runs have finished: this is an interim look, and p does not allow for further ones."
         )
     return [*sentences, "Whatever is not in this table was not planned; it is marked as exploratory."]
 
