@@ -147,6 +147,11 @@ def build_loop(
     def begin() -> None:
         more: dict[str, Any] = {} if plan is None else {"plan": plan}
         ends = None if stem is None or Run(run).exists else _check_stem(config, store, Run(stem))
+        restart = config.teacher.restarts_learning_rate_at(classroom)
+        if ends is not None and restart is not None and restart < ends:
+            raise ConfigError(
+                f"the learning rate restarts at step {restart:,}, before the warm-up ends; leave --stem out"
+            )
         if stem is not None and ends is not None:
             more["stem"] = about_stem(Run(stem), ends)
         start_run(config, store, sets.sizes(turns.watches), run, more)

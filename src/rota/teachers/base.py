@@ -139,7 +139,6 @@ class TeacherConfig(Settings, ABC):
         """The arms of the warm-up; the shuffled baseline has mixed batches here too."""
         return classroom.select(languages)
 
-<<<<<<< HEAD
     def stem(self) -> dict[str, Any] | None:
         """The teacher, as a config writes it, that trains as this one does until the warm-up ends.
 
@@ -152,11 +151,10 @@ class TeacherConfig(Settings, ABC):
             return self.model_dump(mode="json")
         shared = self.model_dump(mode="json", include={"warmup", "decide_every", "observe_every"})
         return {"name": "uniform", **shared}
-=======
+
     def restarts_learning_rate_at(self, classroom: Classroom) -> int | None:  # noqa: ARG002 - most do not
         """The step after which the student's learning rate begins again, as in a new run; None: it does not."""
         return None
->>>>>>> main
 
     def check(self, steps: int) -> None:
         """Raises ConfigError if these settings cannot work in a run of ``steps`` steps, before anything is prepared."""

@@ -14,12 +14,8 @@ from typing import Final
 from rota.experiments.corpora import CORPORA, find_corpus
 from rota.experiments.scale import Scale
 from rota.experiments.suite import Suite, load_suite
-<<<<<<< HEAD
 from rota.experiments.suites.laptop import controls, laptop
-=======
-from rota.experiments.suites.laptop import CATALOGUES, controls, laptop
 from rota.experiments.suites.order import order
->>>>>>> main
 from rota.experiments.suites.paper import paper
 
 __all__ = ["CORPORA", "SUITES", "on_corpus", "open_suite", "resized"]
