@@ -148,7 +148,7 @@ def test_a_run_without_a_stem_says_nothing_of_one_and_a_plan_is_written_when_it_
         ({"teacher": {"decide_every": 2}}, "is not a stem of this run: teacher.decide_every was 1 and is 2"),
         ({"student": {"dropout": 0.2}}, "is not a stem of this run: student.dropout was"),
         ({"teacher": {"warmup": None}}, "has no warm-up that it is not told of"),
-        ({"data": {"subwords": {"size": 250}}}, "was trained on other data than this run has; give another --stem"),
+        ({"data": {"subwords": {"size": 290}}}, "was trained on other data than this run has; give another --stem"),
     ],
 )
 def test_what_is_not_treated_equally_is_refused(tmp_path, change, message):

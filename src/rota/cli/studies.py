@@ -85,12 +85,17 @@ def compare(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Run nothing; list what is done, partial and missing, and the time left.")
     ] = False,
+    noise: Annotated[
+        Path | None,
+        typer.Option(help="With --dry-run: earlier runs, whose noise says what the plan can detect.", metavar="FOLDER"),
+    ] = None,
     set_: Overrides = None,
 ) -> None:
     """Train and score every schedule of a suite with several seeds; finished runs are skipped, partial ones resumed.
 
     Example: rota compare laptop --rows main --seeds 3 --jobs 2
     """
+    from rota.cli.power import check_plan, power_view
     from rota.experiments.board import overview
     from rota.experiments.jobs import plan, without_idle_stems
     from rota.experiments.suites import open_suite
@@ -112,9 +117,14 @@ def compare(
     if on not in ("local", "ray"):
         raise ValueError(f"--on {on!r} is not known; it is local or ray")
     _check_paper({name: found.rows[name].paper for name in named})
+    check_plan(found)
+    if noise is not None and (found.plan is None or not dry_run):
+        raise ValueError(f"--noise {str(noise)!r} is for --dry-run of a suite with a plan; leave it out")
     if dry_run:
         at_once = jobs or _jobs_at_once("local", threads)
         views.console.print(overview(found, planned, folder, at_once=at_once))
+        if found.resolved_plan is not None:
+            views.console.print(power_view(found.resolved_plan, noise or folder, asked=noise is not None))
         return
     run_suite(found, planned, folder, start=_starter(on, threads), at_once=jobs or _jobs_at_once(on, threads))
 
