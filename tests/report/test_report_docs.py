@@ -1,6 +1,7 @@
 """What the documentation says of reports, against reports: their names of files, and what the command prints."""
 
 import re
+import shutil
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from made_runs import SIZES, everywhere, make_run, make_suite, write_json
 from matplotlib.figure import Figure
 
 from rota.experiments.suites.paper import paper
-from rota.report.assemble import make_report
+from rota.report.assemble import make_regret_report, make_report
 
 EMPTY = {"png": b"", "svg": "<svg></svg>"}
 DOCS = Path(__file__).parents[2] / "docs"
@@ -66,7 +67,8 @@ def test_the_output_on_the_pages_is_what_the_command_prints_for_two_seeds(rota, 
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory):
-    """Paths in a report that has everything: both learned teachers, a changed setting of each, two probes, scores."""
+    """Paths in reports that have everything: both learned teachers, a changed setting of each, two probes, scores,
+    and the regret over two studies."""
     folder = tmp_path_factory.mktemp("made")
     rows = {
         row: {"table": row.partition("-")[0] if "-" in row else "main"} for row in ("tscl", "dqn", "tscl-a", "dqn-a")
@@ -75,8 +77,11 @@ def names(tmp_path_factory):
     for row in ("uniform", *rows):
         for seed in (1, 2):
             make_one(folder / "suite" / row / f"seed-{seed}", row.partition("-")[0], seed)
+    shutil.copytree(folder / "suite", folder / "other")
     made = make_report([folder / "suite"], folder / "report")
-    return {f"tables/{name}" for name in made.tables} | {f"figures/{name}.png" for name in made.figures}
+    regret = make_regret_report([folder / "suite", folder / "other"], folder / "regret")
+    tables = {f"tables/{name}" for name in (*made.tables, *regret.tables)}
+    return tables | {f"figures/{name}.png" for name in (*made.figures, *regret.figures)}
 
 
 def make_one(folder, teacher, seed):

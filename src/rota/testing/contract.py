@@ -67,7 +67,8 @@ class Rehearsal:
         arms = (*self.classroom.arms, *(arm for arm in self.turns.window().arms if arm not in self.classroom.sizes))
         losses = {arm: self.loss(arm) for arm in arms}
         before = {arm: self.loss(arm, self.step - self.turns.observe_every) for arm in arms}
-        scene = Scene(losses, before, self.turns.window().losses)
+        effects = {arm: {language: self.effect(arm, language) for language in self.classroom.arms} for arm in arms}
+        scene = Scene(losses, before, self.turns.window().losses, effects)
         return {measure: measure.imagine(scene) for measure in self.turns.due(self.step) or ()}
 
     def observation(self) -> Observation:
@@ -77,6 +78,11 @@ class Rehearsal:
         """Falls at a speed of the arm's own, with waves."""
         step, number = self.step if step is None else step, sum(map(ord, arm)) % 7
         return 2.0 + 5.0 / (1 + 0.01 * (number + 1) * step) + 0.3 * math.sin(step + number)
+
+    def effect(self, arm: Arm, language: Arm) -> float:
+        """How far an update on the arm would lower the loss of the language: its own most, with waves."""
+        number = sum(map(ord, arm + language)) % 7
+        return (0.02 if arm == language else 0.005) + 0.001 * number + 0.01 * math.sin(self.step + number)
 
 
 class TeacherContract:
