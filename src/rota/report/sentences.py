@@ -17,6 +17,7 @@ from rota.report.numbers.measures import (
     CHRF,
     COMET,
     FINAL_LOSS,
+    GOAL,
     LOW,
     Metric,
     headline_scope,
@@ -70,7 +71,8 @@ def headlines(study: Study, baseline: Row) -> list[str]:
     scope = headline_scope(study)
     sentences = [sentence for row in rows for sentence in _headline(row, baseline, scope)]
     scopes = {each: scope_title(study, each) for each in (scope, LOW)}
-    return [*sentences, *_seen_over_all(rows, baseline, scope), *_clear_differences(rows, baseline, scopes)]
+    about = [f"The differences in this list are those of {scopes[scope]}."] if sentences and scope == GOAL else []
+    return [*about, *sentences, *_seen_over_all(rows, baseline, scope), *_clear_differences(rows, baseline, scopes)]
 
 
 def _headline(row: Row, baseline: Row, scope: str) -> list[str]:
