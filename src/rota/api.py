@@ -90,11 +90,13 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     if training.threads is not None:
         torch.set_num_threads(training.threads)
     goal = resolve(config.goal, store.languages, store.low_resource)
-    classroom = Classroom(store.sizes, store.low_resource, training.steps, store.target_tokens, goal)
+    update_tokens = training.tokens * training.accumulate
+    classroom = Classroom(store.sizes, store.low_resource, training.steps, store.target_tokens, update_tokens, goal)
     student = build_student(
         config.student,
         vocabulary=store.manifest.vocabulary,
         steps=training.steps,
+        restart=config.teacher.restarts_learning_rate_at(classroom),
         seed=seed_for(config.seed, "student"),
         team=team,
     )

@@ -49,5 +49,5 @@ def test_runs_with_different_goals_are_compared_by_all_languages(tmp_path):
 
 def test_without_a_goal_there_is_no_such_table(tmp_path):
     study = make_study(tmp_path, goals=("all", "all"))
-    assert [table.name for table in average_tables(study, study.rows["base"])][0] == "averages"
+    assert next(table.name for table in average_tables(study, study.rows["base"])) == "averages"
     assert GOAL not in values(study.rows["base"].first, CHRF)

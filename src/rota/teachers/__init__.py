@@ -1,9 +1,10 @@
 """The teachers: each decides what the student trains on (``ask``) and may learn from how that went (``tell``).
 
 A config (``base.py``) is looked up by its name (``lookup.py``) in the registry below and builds its teacher from the
-classroom; ``build_teacher`` puts the warm-up around it (``wrappers.py``). Open-loop schedules are in ``static.py`` and,
-repeating another run, in ``controls.py``; those that learn are in ``bandits/`` and ``dqn/``. They turn losses into
-rewards (``rewards.py``) and values into choices (``choice.py``).
+classroom; ``build_teacher`` puts the warm-up around it (``wrappers.py``). Its card (``card.py``) is what ``rota
+teachers`` shows. Open-loop schedules are in ``static.py`` and, changing on the way, in ``scripted/``; ``controls.py``
+repeats another run. Those that learn are in ``bandits/`` and ``dqn/``. They turn losses into rewards (``rewards.py``)
+and values into choices (``choice.py``).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pydantic import PlainValidator, SerializeAsAny
 from rota.teachers.bandits.matiisen import Naive, Sampling, Window
 from rota.teachers.bandits.tscl import TSCL, TSCLConfig
 from rota.teachers.base import Classroom, SizeChange, TeacherConfig, WarmupConfig
+from rota.teachers.card import Card
 from rota.teachers.choice import epsilon_greedy
 from rota.teachers.controls import (
     ReplayExactConfig,
@@ -27,6 +29,10 @@ from rota.teachers.controls import (
 from rota.teachers.dqn.config import DQNConfig
 from rota.teachers.lookup import look_up
 from rota.teachers.rewards import dev_losses, measured
+from rota.teachers.scripted.late import LateConfig
+from rota.teachers.scripted.temperature import AnnealedTemperature, CooldownConfig, TemperatureConfig
+from rota.teachers.scripted.two_phase import TwoPhase, TwoPhaseConfig
+from rota.teachers.scripted.unimax import UniMaxConfig
 from rota.teachers.static import (
     FixedConfig,
     Mixed,
@@ -35,9 +41,6 @@ from rota.teachers.static import (
     ProportionalConfig,
     Static,
     Temperature,
-    TemperatureConfig,
-    TwoPhase,
-    TwoPhaseConfig,
     Uniform,
     UniformConfig,
 )
@@ -53,7 +56,10 @@ TEACHERS: dict[str, type[TeacherConfig]] = {
     "temperature": TemperatureConfig,
     "fixed": FixedConfig,
     "mixed": MixedConfig,
+    "cooldown": CooldownConfig,
+    "unimax": UniMaxConfig,
     "two-phase": TwoPhaseConfig,
+    "late": LateConfig,
     "tscl": TSCLConfig,
     "dqn": DQNConfig,
     "replay-proportions": ReplayProportionsConfig,
@@ -96,7 +102,9 @@ __all__ = [
     "DQN",
     "TEACHERS",
     "TSCL",
+    "AnnealedTemperature",
     "AnyTeacherConfig",
+    "Card",
     "Classroom",
     "FirstVisits",
     "Mixed",
