@@ -88,7 +88,8 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     store.check()
     if training.threads is not None:
         torch.set_num_threads(training.threads)
-    classroom = Classroom(store.sizes, store.low_resource, training.steps, store.target_tokens)
+    warmup = config.student.lr_warmup.steps(training.steps)
+    classroom = Classroom(store.sizes, store.low_resource, training.steps, store.target_tokens, warmup)
     student = build_student(
         config.student,
         vocabulary=store.manifest.vocabulary,

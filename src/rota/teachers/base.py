@@ -29,6 +29,7 @@ class Classroom:
     low_resource: tuple[Arm, ...]
     steps: int
     tokens: Mapping[Arm, int] = field(default_factory=dict)  # training target tokens by language; empty: not known
+    lr_warmup: int = 0  # steps in which the learning rate rises
 
     @property
     def arms(self) -> tuple[Arm, ...]:
