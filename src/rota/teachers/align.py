@@ -17,6 +17,7 @@ from pydantic import Field
 from rota.measures import Aligned, Alignment, Estimate, Measure, SourceGain, Weights
 from rota.settings import Count, Duration, DurationField
 from rota.teachers.base import Classroom, TeacherConfig
+from rota.teachers.card import Card
 from rota.teachers.choice import named
 from rota.teachers.rewards import measured
 from rota.teachers.static import Temperature
@@ -32,6 +33,14 @@ LEAST_GAIN = 0.03
 class AlignConfig(TeacherConfig):
     """Shares by how far an arm's gradients lead towards the goal's dev loss (Rota's own)."""
 
+    card = Card(
+        family="weights",
+        line="gradients towards goal",
+        observes="gradients",
+        cost=("~+6%", "~+1%"),
+        source="Rota",
+        reference="Rota's own; docs/teachers.md has its formulas",
+    )
     name: Literal["align"] = "align"
     observe_every: int | None = Field(10, ge=1, description="updates between two observations; null: at every choice")
     direction: Literal["loss", "source-gain", "both", "none"] = Field(
