@@ -90,8 +90,15 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     if training.threads is not None:
         torch.set_num_threads(training.threads)
     goal = resolve(config.goal, store.languages, store.low_resource)
-    update_tokens = training.tokens * training.accumulate
-    classroom = Classroom(store.sizes, store.low_resource, training.steps, store.target_tokens, update_tokens, goal)
+    classroom = Classroom(
+        store.sizes,
+        store.low_resource,
+        training.steps,
+        tokens=store.target_tokens,
+        update_tokens=training.tokens * training.accumulate,
+        lr_warmup=config.student.lr_warmup.steps(training.steps),
+        goal=goal,
+    )
     student = build_student(
         config.student,
         vocabulary=store.manifest.vocabulary,

@@ -32,6 +32,7 @@ class Classroom:
     steps: int
     tokens: Mapping[Arm, int] = field(default_factory=dict)  # training target tokens by language; empty: not known
     update_tokens: int = 0  # target tokens of an update; 0: not known
+    lr_warmup: int = 0  # steps in which the learning rate rises
     goal: Goal = field(default_factory=dict)  # weights of the languages, which sum to 1; empty becomes: all alike
 
     def __post_init__(self) -> None:
