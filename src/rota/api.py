@@ -89,7 +89,12 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     if training.threads is not None:
         torch.set_num_threads(training.threads)
     classroom = Classroom(
-        store.sizes, store.low_resource, training.steps, store.target_tokens, training.tokens * training.accumulate
+        store.sizes,
+        store.low_resource,
+        training.steps,
+        tokens=store.target_tokens,
+        update_tokens=training.tokens * training.accumulate,
+        lr_warmup=config.student.lr_warmup.steps(training.steps),
     )
     student = build_student(
         config.student,

@@ -31,6 +31,7 @@ class Classroom:
     steps: int
     tokens: Mapping[Arm, int] = field(default_factory=dict)  # training target tokens by language; empty: not known
     update_tokens: int = 0  # target tokens of an update; 0: not known
+    lr_warmup: int = 0  # steps in which the learning rate rises
 
     @property
     def arms(self) -> tuple[Arm, ...]:
