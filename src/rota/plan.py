@@ -23,7 +23,7 @@ PLAN: Final = "plan.json"
 RESTORE: Final = "restore it, or delete it: the report is then without planned contrasts"
 
 Budget = Literal["updates", "time"]
-Languages = Literal["all", "low-resource", "high-resource"]
+Languages = Literal["all", "goal", "low-resource", "high-resource"]
 
 
 def parse_seeds(value: Any) -> Any:

@@ -17,7 +17,7 @@ DATA = {
     "low_resource": ["lato"],
     "subwords": {"size": 300},
 }
-STUDENT = {"preset": "tiny", "width": 16, "heads": 2, "feedforward": 16, "layers": 1, "lr_warmup": 4}
+STUDENT = {"preset": "tiny", "width": 16, "heads": 2, "feedforward": 16, "layers": 1, "lr_warmup": 4, "average": 0.9}
 TRAINING = {"steps": 24, "tokens": 60, "checkpoint_every": 4, "validate_every": 5, "threads": 1, "tensorboard": False}
 DQN = {"name": "dqn", "hidden": [8], "groups": 2, "group_sentences": 2, "replay_minimum": 2, "replay_batch": 2}
 TEACHERS = {
@@ -33,6 +33,7 @@ TEACHERS = {
         "observe_every": 4,
     },
     "mixed": {"name": "mixed", "warmup": 10},
+    "align": {"name": "align", "warmup": 10, "observe_every": 5, "start": 0, "refresh": 5, "gate_every": 5},
 }
 
 
@@ -176,12 +177,14 @@ def test_a_stem_that_has_not_come_to_the_end_of_the_warm_up_is_refused(tmp_path)
 
 def test_teachers_that_are_told_of_their_warm_up_or_come_before_it_have_no_stem():
     def stem(teacher):
-        return parse_config({"data": {"corpus": "synthetic"}, "teacher": teacher}).teacher.stem()
+        return parse_config({"data": {"corpus": "synthetic"}, "teacher": teacher}).teacher.stem(100)
 
     assert stem({"name": "uniform"}) is None
     assert stem({"name": "tscl", "warmup": 10}) is None
     assert stem({"name": "tscl", "warmup": {"until": 10, "inform": "none"}}) is None, "visits come first"
     assert stem({"name": "uniform", "warmup": {"until": 10, "inform": "all"}}) is None
+    assert stem({"name": "align", "warmup": 20}) == stem({"name": "uniform", "warmup": 20})
+    assert stem({"name": "align", "warmup": 25})["observe_every"] == 10, "an observation would span the end"
     assert stem({"name": "mixed", "warmup": 10})["name"] == "mixed", "its warm-up has mixed batches"
     assert stem({"name": "dqn", "warmup": {"until": "10%", "inform": "none"}}) == {
         "name": "uniform",
@@ -192,10 +195,7 @@ def test_teachers_that_are_told_of_their_warm_up_or_come_before_it_have_no_stem(
 
 
 def test_weights_that_are_averaged_for_a_measure_from_the_first_step_on_need_a_stem_that_has_them(tmp_path):
-    of = config("uniform")
+    of = config("align", student={"average": None})
     stem = train_stem(tmp_path, of)
-    store = api.prepare(of)
-    loop = api.build_loop(of, store, tmp_path / "run")
-    loop.student.keep_average(0.9)
-    with pytest.raises(ValueError, match=r"has no 'average' of the student, .*set student.average for all runs"):
-        branching.branch(loop, Run(stem), 10)
+    with pytest.raises(ValueError, match=r"has no 'average' of the student, .*set student.average .* for all runs"):
+        api.train(of, tmp_path / "run", stem=stem)

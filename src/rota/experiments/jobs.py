@@ -199,7 +199,7 @@ def with_stem(suite: Suite, out: Path, jobs: Sequence[Job]) -> list[Job]:
 
 
 def _stem_job(job: Job, out: Path) -> Job:
-    values = job.values | {"name": STEM, "teacher": job.config.teacher.stem()}
+    values = job.values | {"name": STEM, "teacher": job.config.teacher.stem(job.config.training.steps)}
     folder = (
         out / "stems" / "warmup" / f"seed-{job.seed}"
     )  # a level deeper than runs, so that no report takes it for one

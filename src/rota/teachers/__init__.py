@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from pydantic import PlainValidator, SerializeAsAny
 
+from rota.teachers.align import AlignConfig
 from rota.teachers.bandits.matiisen import Naive, Sampling, Window
 from rota.teachers.bandits.tscl import TSCL, TSCLConfig
 from rota.teachers.base import Classroom, SizeChange, TeacherConfig, WarmupConfig
@@ -62,6 +63,7 @@ TEACHERS: dict[str, type[TeacherConfig]] = {
     "late": LateConfig,
     "tscl": TSCLConfig,
     "dqn": DQNConfig,
+    "align": AlignConfig,
     "replay-proportions": ReplayProportionsConfig,
     "replay-shuffled": ReplayShuffledConfig,
     "replay-exact": ReplayExactConfig,

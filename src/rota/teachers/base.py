@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field
 
+from rota.goal import ALL, Goal, resolve
 from rota.measures import Measure
 from rota.settings import ConfigError, Duration, DurationField, Settings
 from rota.teachers.card import Card
@@ -31,6 +32,12 @@ class Classroom:
     steps: int
     tokens: Mapping[Arm, int] = field(default_factory=dict)  # training target tokens by language; empty: not known
     update_tokens: int = 0  # target tokens of an update; 0: not known
+    lr_warmup: int = 0  # steps in which the learning rate rises
+    goal: Goal = field(default_factory=dict)  # weights of the languages, which sum to 1; empty becomes: all alike
+
+    def __post_init__(self) -> None:
+        if not self.goal:
+            object.__setattr__(self, "goal", resolve(ALL, tuple(self.sizes)))
 
     @property
     def arms(self) -> tuple[Arm, ...]:
@@ -139,8 +146,8 @@ class TeacherConfig(Settings, ABC):
         """The arms of the warm-up; the shuffled baseline has mixed batches here too."""
         return classroom.select(languages)
 
-    def stem(self) -> dict[str, Any] | None:
-        """The teacher, as a config writes it, that trains as this one does until the warm-up ends.
+    def stem(self, steps: int) -> dict[str, Any] | None:
+        """The teacher, as a config writes it, that trains as this one does until the warm-up ends, in a run of ``steps``.
 
         Runs that have the same one may begin from one checkpoint. None for a teacher without a warm-up, and for one
         that is told of it or decides before it: such a run is its own from the first step on.
@@ -150,6 +157,8 @@ class TeacherConfig(Settings, ABC):
         if type(self).warmup_arms is not TeacherConfig.warmup_arms:  # it draws from arms of its own
             return self.model_dump(mode="json")
         shared = self.model_dump(mode="json", include={"warmup", "decide_every", "observe_every"})
+        if self.observe_every is None or self.warmup.until.steps(steps) % self.observe_every == 0:
+            shared["observe_every"] = None  # an observation ends where the warm-up does, so it does not matter how many
         return {"name": "uniform", **shared}
 
     def restarts_learning_rate_at(self, classroom: Classroom) -> int | None:  # noqa: ARG002 - most do not

@@ -84,7 +84,7 @@ def _rewrite(checkpoint: Checkpoint, target: Path, own: Mapping[str, State], stu
     if missing:
         raise ValueError(
             f"{source} has no {missing[0]!r} of the student, which this run keeps from its first step on; "
-            "set student.average for all runs that share a stem"
+            "set student.average (for align: its decay) for all runs that share a stem"
         )
     warmup = {name: tree["teacher"][name] for name in ("rng", "warming")}
     state = {**own, "teacher": own["teacher"] | warmup}

@@ -11,12 +11,12 @@ import numpy as np
 
 from rota.plan import Languages, Plan, PlannedTest
 from rota.report.numbers.contrasts import ALPHA
-from rota.report.numbers.measures import HIGH, LOW, MACRO, METRICS, Metric, values
+from rota.report.numbers.measures import GOAL, HIGH, LOW, MACRO, METRICS, Metric, values
 from rota.report.numbers.pooled import loss_curve
 from rota.report.study import Row, Study
 from rota.statistics import common_time, holm, paired_seeds, smallest_detectable, student_t_quantile, value_at
 
-SCOPES: Final[Mapping[Languages, str]] = {"all": MACRO, "low-resource": LOW, "high-resource": HIGH}
+SCOPES: Final[Mapping[Languages, str]] = {"all": MACRO, "goal": GOAL, "low-resource": LOW, "high-resource": HIGH}
 
 CURVES: Final = {"dev-loss": 1, "late-dev-loss": 5}
 """Endpoints that can be read at any time of a run: means of so many validations, up to the time."""

@@ -60,7 +60,8 @@ def _what(each: PlannedResult, studies: Mapping[str, Study]) -> str:
     reference = names[0] if len(names) == 1 else f"the best of {and_list(names)}"
     if each.best:
         reference += f" ({and_list([_label(row, studies) for row in each.best.values()])})"
-    extra = "" if contrast.languages == "all" else f", {contrast.languages} languages"
+    group = {"all": "", "goal": ", as the goal weighs languages"}
+    extra = group.get(contrast.languages, f", {contrast.languages} languages")
     if contrast.at == "time":
         minutes = and_list([f"{seconds / 60:.1f}" for seconds in each.budget.values()]) if each.budget else ""
         extra += f", after equal processor time{f' ({minutes} minutes)' if minutes else ''}"

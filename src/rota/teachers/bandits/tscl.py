@@ -141,9 +141,9 @@ class TSCLConfig(TeacherConfig):
             return FirstVisits(teacher, [classroom.arms[0], *shuffled])
         return teacher
 
-    def stem(self) -> dict[str, Any] | None:
+    def stem(self, steps: int) -> dict[str, Any] | None:
         """Visits before the warm-up are its own."""
-        return super().stem() if self.first_visits in ("text", "after-warmup") else None
+        return super().stem(steps) if self.first_visits in ("text", "after-warmup") else None
 
     @classmethod
     def short_run(cls) -> dict[str, Any]:
