@@ -147,10 +147,10 @@ class TeacherConfig(Settings, ABC):
         return classroom.select(languages)
 
     def stem(self, steps: int) -> dict[str, Any] | None:
-        """The teacher, as a config writes it, that trains as this one does until the warm-up ends, in a run of ``steps``.
+        """The teacher, as a config writes it, that trains as this one does until the warm-up ends.
 
-        Runs that have the same one may begin from one checkpoint. None for a teacher without a warm-up, and for one
-        that is told of it or decides before it: such a run is its own from the first step on.
+        ``steps``: of the whole run. Runs that have the same one may begin from one checkpoint. None for a teacher
+        without a warm-up, and for one that is told of it or decides before it: such a run is its own from the start.
         """
         if self.warmup is None or self.warmup.inform != "none":
             return None
