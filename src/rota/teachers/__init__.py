@@ -1,9 +1,10 @@
 """The teachers: each decides what the student trains on (``ask``) and may learn from how that went (``tell``).
 
 A config (``base.py``) is looked up by its name (``lookup.py``) in the registry below and builds its teacher from the
-classroom; ``build_teacher`` puts the warm-up around it (``wrappers.py``). Open-loop schedules are in ``static.py`` and,
-repeating another run, in ``controls.py``; those that learn are in ``bandits/`` and ``dqn/``. They turn losses into
-rewards (``rewards.py``) and values into choices (``choice.py``).
+classroom; ``build_teacher`` puts the warm-up around it (``wrappers.py``). Its card (``card.py``) is what ``rota
+teachers`` shows. Open-loop schedules are in ``static.py`` and, repeating another run, in ``controls.py``; those that
+learn are in ``bandits/`` and ``dqn/``. They turn losses into rewards (``rewards.py``) and values into choices
+(``choice.py``).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pydantic import PlainValidator, SerializeAsAny
 from rota.teachers.bandits.matiisen import Naive, Sampling, Window
 from rota.teachers.bandits.tscl import TSCL, TSCLConfig
 from rota.teachers.base import Classroom, SizeChange, TeacherConfig, WarmupConfig
+from rota.teachers.card import Card
 from rota.teachers.choice import epsilon_greedy
 from rota.teachers.controls import (
     ReplayExactConfig,
@@ -97,6 +99,7 @@ __all__ = [
     "TEACHERS",
     "TSCL",
     "AnyTeacherConfig",
+    "Card",
     "Classroom",
     "FirstVisits",
     "Mixed",

@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field
 
 from rota.measures import Measure
 from rota.settings import ConfigError, Duration, DurationField, Settings
+from rota.teachers.card import Card
 from rota.types import Arm, Teacher
 
 Inform = Literal["none", "rewards", "all"]
@@ -103,6 +104,9 @@ class TeacherConfig(Settings, ABC):
 
     if TYPE_CHECKING:
         name: str  # every config has one; it stands first among its own fields
+
+    card: ClassVar[Card | None] = None
+    """What ``rota teachers`` says of it in one line; teachers of the registry have one each."""
 
     listens: ClassVar[bool] = True
     """Whether what the teacher is told changes what it answers; if not, it may be asked before it is told."""

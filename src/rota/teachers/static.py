@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, mode
 from rota.measures import Measure
 from rota.settings import ConfigError, Duration, DurationField, where_used
 from rota.teachers.base import Classroom, Languages, OpenLoopConfig, TeacherConfig
+from rota.teachers.card import Card
 from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Decision, Observation, State, Teacher
 
 
@@ -116,6 +117,14 @@ class TwoPhase:
 class UniformConfig(OpenLoopConfig):
     """Every language with the same probability (the paper's `uniform` rows)."""
 
+    card = Card(
+        family="static",
+        line="every language equally",
+        observes="nothing",
+        cost=("0", "0"),
+        source="the paper",
+        reference="the paper's baseline",
+    )
     name: Literal["uniform"] = "uniform"
     languages: Languages = Field("all", description="all, high-resource, low-resource, or a list")
 
@@ -126,6 +135,14 @@ class UniformConfig(OpenLoopConfig):
 class TemperatureConfig(OpenLoopConfig):
     """Shares proportional to size ** (1 / temperature) (Arivazhagan et al. 2019)."""
 
+    card = Card(
+        family="static",
+        line="size ** (1 / temperature)",
+        observes="nothing",
+        cost=("0", "0"),
+        source="Arivazh. '19",
+        reference="Arivazhagan et al. 2019, Massively Multilingual Neural Machine Translation in the Wild",
+    )
     name: Literal["temperature"] = "temperature"
     languages: Languages = Field("all", description="all, high-resource, low-resource, or a list")
     temperature: float = Field(5.0, gt=0, description="1 is proportional, large is uniform")
@@ -138,6 +155,14 @@ class TemperatureConfig(OpenLoopConfig):
 class ProportionalConfig(OpenLoopConfig):
     """Every language with its share of the training sentences (the paper's `proportional` rows), or of the tokens."""
 
+    card = Card(
+        family="static",
+        line="in proportion to its size",
+        observes="nothing",
+        cost=("0", "0"),
+        source="the paper",
+        reference="the paper's baseline",
+    )
     name: Literal["proportional"] = "proportional"
     languages: Languages = Field("all", description="all, high-resource, low-resource, or a list")
     by: Literal["sentences", "tokens"] = Field(
@@ -158,6 +183,14 @@ class ProportionalConfig(OpenLoopConfig):
 class FixedConfig(OpenLoopConfig):
     """Shares written down in the config, one for each language that is trained on."""
 
+    card = Card(
+        family="static",
+        line="shares written by hand",
+        observes="nothing",
+        cost=("0", "0"),
+        source="-",
+        reference="no source: a mixture by hand",
+    )
     name: Literal["fixed"] = "fixed"
     shares: dict[Arm, float] = Field(
         description="language to share; they need not sum to one", examples=["shares: {be: 0.5, ru: 0.5}"]
@@ -171,6 +204,14 @@ class FixedConfig(OpenLoopConfig):
 class MixedConfig(OpenLoopConfig):
     """Multilingual batches, sentences in proportion to the corpus (the paper's `shuffled batch` row)."""
 
+    card = Card(
+        family="static",
+        line="multilingual batches",
+        observes="nothing",
+        cost=("0", "0"),
+        source="the paper",
+        reference="the paper's baseline of shuffled batches",
+    )
     name: Literal["mixed"] = "mixed"
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Mixed:  # noqa: ARG002
@@ -198,6 +239,14 @@ Phase = Annotated[
 class TwoPhaseConfig(OpenLoopConfig):
     """One static schedule, then another: by default the high-resource languages first."""
 
+    card = Card(
+        family="scripted",
+        line="one, then another",
+        observes="nothing",
+        cost=("0", "0"),
+        source="Choi '23",
+        reference="Choi et al. 2023, Order Matters in the Presence of Dataset Imbalance",
+    )
     name: Literal["two-phase"] = "two-phase"
     first: Annotated[Phase, BeforeValidator(named)] = Field(
         ProportionalConfig(languages="high-resource"), description="the schedule until the switch"
