@@ -47,13 +47,13 @@ class Guard(Detector):
 
     def validated(self, step: int, dev_loss: Mapping[Arm, float]) -> Iterator[Alarm]:  # noqa: ARG002 - the detectors have it
         switched = self.rising.rising and (self.on or self.one_arm.arm is not None)
-        if switched != self.on:
-            self._since, self._before, self.on = step, self.on, switched
+        if switched == self.on:
+            return
+        self._since, self._before, self.on = step, self.on, switched
         if self.on:
-            seen = f"the teacher played almost only {self.one_arm.arm} and the dev loss rose" if self.one_arm.arm else ""
-            found = seen or "the dev loss is above its best"
-            does = "all languages are drawn at temperature 5 until it recovers (why: guard)"
-            yield Alarm(step, self.name, None, f"{found}; {does}. training.guard: false leaves the teacher alone.")
+            seen = f"the teacher trains almost only on {self.one_arm.arm} while the dev loss rises"
+            does = "until it recovers, choices are drawn from all languages instead (why: guard)"
+            yield Alarm(step, self.name, None, f"{seen}; {does}. training.guard: false leaves the teacher alone.")
 
     def state_dict(self) -> State:
         return {"on": self.on, "since": self._since, "before": self._before}

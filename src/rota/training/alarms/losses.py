@@ -1,9 +1,10 @@
-"""The detector of a goal that gets worse: the dev loss has left its best value by more than its noise, and stays away."""
+"""The detector of a goal that gets worse: the dev loss is above its best value by more than its noise, and stays so."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,14 +25,22 @@ REMEMBERED = 100
 """Validations that are compared."""
 
 
+class _Validation(NamedTuple):
+    step: int
+    losses: dict[Arm, float]
+    trained: frozenset[Arm]  # languages with tokens since the validation before
+
+
 class RisingLoss(Detector):
     """The mean dev loss over the goal's languages has been above its best for several validations.
 
-    ``goal`` are the weights of the languages; by default all alike. ``rising`` holds as long as it goes on. The noise of
-    a validation is taken from the second differences of the curve, whose variance is six times that of the noise
-    where the curve itself is nearly straight; elsewhere it is overestimated, which makes the detector slower. Of a
-    schedule without feedback (``listens`` false) languages that had no token since the last validation are left out of
-    the mean: it does not train on them now because its config says so. Validations of a warm-up do not count.
+    ``goal`` are the weights of the languages; by default all alike. ``rising`` holds as long as it goes on. The noise
+    of a validation is taken from the second differences of the curve, whose variance is six times that of the noise
+    where the curve itself is nearly straight; elsewhere it is overestimated, which makes the detector slower.
+
+    A schedule without feedback (``listens`` false) leaves languages out because its config says so, for a phase or for
+    good. Its mean is over the languages that it trains on now, at the validations since it does. Validations of a
+    warm-up do not count.
     """
 
     name = "rising-loss"
@@ -39,7 +48,7 @@ class RisingLoss(Detector):
     def __init__(self, goal: Mapping[Arm, float] | None = None, *, listens: bool = True) -> None:
         self.goal, self.listens = goal, listens
         self.rising = False
-        self._history: list[tuple[int, dict[Arm, float]]] = []
+        self._history: list[_Validation] = []
         self._warming = False
         self._seen: dict[Arm, int] = {}  # at the last validation
         self._now: Mapping[Arm, int] = {}  # after the last update
@@ -49,30 +58,33 @@ class RisingLoss(Detector):
         return ()
 
     def validated(self, step: int, dev_loss: Mapping[Arm, float]) -> Iterator[Alarm]:
-        trained = {arm for arm in dev_loss if self._now.get(arm, 0) > self._seen.get(arm, 0)}
+        trained = frozenset(arm for arm in dev_loss if self._now.get(arm, 0) > self._seen.get(arm, 0))
         self._seen = dict(self._now)
         if self._warming:
             return
-        self._history = [*self._history, (step, dict(dev_loss))][-REMEMBERED:]
-        counted = list(dev_loss) if self.listens or not trained else [arm for arm in dev_loss if arm in trained]
-        curve = self._curve(counted)
+        self._history = [*self._history, _Validation(step, dict(dev_loss), trained)][-REMEMBERED:]
+        counted = list(dev_loss) if self.listens else [arm for arm in dev_loss if arm in trained]
+        looks = [look for look in self._history if self.listens or look.trained.issuperset(counted)]
+        curve = self._curve(looks, counted)
         self.rising = worse_than_best(curve)
         if self.rising:
             best = int(np.argmin(curve))
-            risen = f"the mean dev loss has risen from {curve[best]:.3f} at step {self._history[best][0]:,}"
+            risen = f"the mean dev loss has risen from {curve[best]:.3f} at step {looks[best].step:,}"
             remedy = "look at the shares of the languages, or use the checkpoint of that step"
             yield Alarm(step, self.name, None, f"{risen} to {curve[-1]:.3f}; {remedy}.")
 
-    def _curve(self, languages: Sequence[Arm]) -> FloatArray:
+    def _curve(self, looks: Sequence[_Validation], languages: Sequence[Arm]) -> FloatArray:
+        if not languages:
+            return np.zeros(0)
         weights = [1.0 if self.goal is None else self.goal.get(arm, 0.0) for arm in languages]
         if not sum(weights) > 0:
             weights = [1.0] * len(languages)
-        losses = [[dev_loss[arm] for arm in languages] for _, dev_loss in self._history]
+        losses = [[look.losses[arm] for arm in languages] for look in looks]
         return np.asarray(np.average(np.array(losses), axis=1, weights=weights))
 
     def state_dict(self) -> State:
         return {
-            "history": [[step, dict(dev_loss)] for step, dev_loss in self._history],
+            "history": [[look.step, dict(look.losses), sorted(look.trained)] for look in self._history],
             "rising": self.rising,
             "warming": self._warming,
             "seen": dict(self._seen),
@@ -80,7 +92,7 @@ class RisingLoss(Detector):
         }
 
     def load_state_dict(self, state: State) -> None:
-        self._history = [(step, dict(dev_loss)) for step, dev_loss in state["history"]]
+        self._history = [_Validation(step, dict(losses), frozenset(arms)) for step, losses, arms in state["history"]]
         self.rising, self._warming = state["rising"], state["warming"]
         self._seen, self._now = dict(state["seen"]), dict(state["now"])
 

@@ -32,7 +32,9 @@ class NoRewards(Detector):
         self._zeros = 0 if any(rewards.values()) else self._zeros + 1
         if self._zeros >= A_WHILE:
             seen = f"all rewards of the last {self._zeros} observations are 0"
-            yield Alarm(step, self.name, None, f"{seen}; the teacher cannot learn: look at its dev sets and its reward.")
+            yield Alarm(
+                step, self.name, None, f"{seen}; the teacher cannot learn: look at its dev sets and its reward."
+            )
 
     def state_dict(self) -> State:
         return {"zeros": self._zeros}
@@ -54,7 +56,7 @@ class Scores(Detector):
         self._decisions, self._first = 0, 1.0
 
     def told(self, step: int, rewards: Mapping[Arm, float] | None) -> Iterable[Alarm]:  # noqa: ARG002
-        self._rewarded += bool(rewards) and any(rewards.values())
+        self._rewarded += any((rewards or {}).values())
         return ()
 
     def updated(self, step: int, decision: Decision, loss: float, seen: Mapping[Arm, int]) -> Iterable[Alarm]:  # noqa: ARG002
