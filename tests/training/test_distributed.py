@@ -60,7 +60,9 @@ def steps_of(folder, case):
     return list(read_record(folder / "runs" / case / "steps.jsonl"))
 
 
-@pytest.mark.parametrize(("alone", "together"), [("one", "two"), ("one-dqn", "two-dqn"), ("one", "parts")])
+@pytest.mark.parametrize(
+    ("alone", "together"), [("one", "two"), ("one-dqn", "two-dqn"), ("one-align", "two-align"), ("one", "parts")]
+)
 def test_two_processes_train_as_one(folder, alone, together):
     assert codes(folder, together) == [0, 0], said(folder, together, 0) + said(folder, together, 1)
     expected, found = steps_of(folder, alone), steps_of(folder, together)
@@ -78,6 +80,15 @@ def test_the_teacher_of_two_processes_is_told_the_same(folder):
     one, two = (list(read_record(folder / "runs" / name / "observations.jsonl")) for name in ("one-dqn", "two-dqn"))
     assert len(one) == len(two) > 5
     assert [told["joint_loss"] for told in two] == pytest.approx([told["joint_loss"] for told in one], abs=1e-4)
+
+
+def test_the_gradients_of_two_processes_lead_where_those_of_one_do(folder):
+    one, two = (list(read_record(folder / "runs" / name / "observations.jsonl")) for name in ("one-align", "two-align"))
+    assert len(one) == len(two) == 6
+    for alone, together in zip(one, two, strict=True):
+        assert list(together["alignment"]) == list(alone["alignment"])
+        for arm, sums in together["alignment"].items():
+            assert sums == pytest.approx(alone["alignment"][arm], rel=1e-2)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
