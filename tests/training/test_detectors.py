@@ -152,7 +152,13 @@ def test_validations_of_a_warm_up_do_not_count():
 def test_the_noise_of_a_curve_is_that_of_its_points():
     curve = 4 + 0.02 * np.random.default_rng(1).standard_normal(20_000)
     assert noise_of(curve) == pytest.approx(0.02, rel=0.03)
-    assert noise_of(np.array([3.0, 2.5, 2.0, 1.5])) == 0  # a straight line has none
+    assert noise_of(np.array([3.0, 2.5, 2.1, 1.8, 1.6])) == pytest.approx(0)  # a parabola has none
+
+
+def test_validations_above_the_best_are_counted_whatever_the_noise():
+    detector = RisingLoss()
+    validations(detector, [5.0, 4.0, 4.5, 4.02, 4.1, 4.2])
+    assert detector.above_best == 2
 
 
 @given(

@@ -24,12 +24,18 @@ from rota.types import Alarm, Arm, Decision, Observation, State, Teacher
 TEMPERATURE: Final = 5.0
 """Of the prior: shares proportional to size ** (1 / 5)."""
 
+STALLED: Final = 4
+"""Validations in a row that are above the best."""
+
 FLOOR: Final = 0.5
 """The smallest share of an arm in the prior, in units of the uniform share."""
 
 
 class Guard(Detector):
-    """On from the validation at which both troubles are there, until one at which the loss no longer is above its best.
+    """On when one arm has nearly all updates and the goal gets worse, until its loss is back at its best.
+
+    Worse means that the loss rises for sure (:class:`RisingLoss`), or that it has not been near its best for
+    ``STALLED`` validations: what a collapse does may be no more than that the others learn nothing any longer.
 
     A switch holds for choices after the step of the validation, not at it: some choices are asked for one update ahead.
     """
@@ -46,12 +52,13 @@ class Guard(Detector):
         return self.on if step > self._since else self._before
 
     def validated(self, step: int, dev_loss: Mapping[Arm, float]) -> Iterator[Alarm]:  # noqa: ARG002 - the detectors have it
-        switched = self.rising.rising and (self.on or self.one_arm.arm is not None)
+        worse = self.rising.rising or self.rising.above_best >= STALLED
+        switched = self.rising.above_best > 0 if self.on else worse and self.one_arm.arm is not None
         if switched == self.on:
             return
         self._since, self._before, self.on = step, self.on, switched
         if self.on:
-            seen = f"the teacher trains almost only on {self.one_arm.arm} while the dev loss rises"
+            seen = f"the teacher trains almost only on {self.one_arm.arm} and the dev loss is above its best"
             does = "until it recovers, choices are drawn from all languages instead (why: guard)"
             yield Alarm(step, self.name, None, f"{seen}; {does}. training.guard: false leaves the teacher alone.")
 
