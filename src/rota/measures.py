@@ -103,7 +103,7 @@ class DevLoss(Measure):
 
 @dataclass(frozen=True)
 class JointLoss(Measure):
-    """Loss on a fixed dev batch with about as many tokens of every arm: a number."""
+    """Loss on a fixed dev batch with about as many tokens of every language, or as the goal weighs them: a number."""
 
     record: ClassVar[str | None] = "joint_loss"
     tokens: int = 8_000
