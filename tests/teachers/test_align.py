@@ -135,6 +135,15 @@ def test_it_starts_when_the_learning_rate_has_risen():
     assert teacher_from("align").build(room, np.random.default_rng(1)).start == 16
 
 
+def test_a_language_that_the_goal_does_not_name_has_the_floor_alone():
+    room = replace(CLASSROOM, goal={"az": 0.75, "tr": 0.25})
+    config = teacher_from({"name": "align", "protect": 0.4, "gate": False, "prior": 1.0, "floor": 0.02})
+    teacher = build_teacher(config, room, np.random.default_rng(1))
+    kept = {"az": 0.3, "be": 0.02, "tr": 0.1, "ru": 0.02}
+    sizes = {"az": 5, "be": 4, "tr": 90, "ru": 80}
+    assert shares(teacher, 0) == pytest.approx({arm: 0.56 * sizes[arm] / 179 + kept[arm] for arm in ARMS})
+
+
 def test_a_language_of_the_goal_keeps_a_part_of_its_weight():
     teacher = make(protect=0.6, rate=50, limit=10)
     for number, aligned in enumerate(windows(np.random.default_rng(2), 25)):
@@ -145,7 +154,7 @@ def test_a_language_of_the_goal_keeps_a_part_of_its_weight():
 
 
 def gated(**settings):
-    return make(gate=True, direction="none", floor=0.04, gate_every=20, gate_tokens=200, **settings)
+    return make(gate=True, direction="none", floor=0.04, gate_every=20, gate_tokens=200, gate_at=0.25, **settings)
 
 
 GAINS = {"az": 0.002, "be": 0.04, "tr": 0.2, "ru": 0.12}

@@ -239,6 +239,13 @@ def test_all_languages_count_alike_however_many_tokens_they_have(sets):
     assert set(second_weights) == {total / 2 / len(second)}
 
 
+def test_only_languages_of_the_goal_have_a_say(store):
+    sets = DevSets(store, teacher_share=0.5, division="text", validate_tokens=500, goal={"lato": 1.0})
+    student = Follower()
+    play(Probe(student, sets), student, Alignment(tokens=60), ["lala"])
+    assert [(arm, set(weights)) for arm, _, weights in student.directions[0]] == [("lato", {1.0})]
+
+
 def test_the_gauge_goes_on_after_a_checkpoint(sets):
     measure = Alignment(refresh=5, tokens=60)
 

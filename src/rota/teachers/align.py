@@ -53,6 +53,7 @@ class AlignConfig(TeacherConfig):
     direction: Literal["loss", "source-gain", "both", "none"] = Field(
         "loss", description="what is to improve: the dev loss, the gain from the source, both; none: the gate alone"
     )
+    map: bool = Field(False, description="record who helps whom: every arm's gradients along each language's direction")
     gate: bool = Field(True, description="close arms from whose sources the student learns nothing")
     start: DurationField | None = Field(
         None, description="the first step that is measured; null: the end of the learning rate's warm-up"
@@ -76,7 +77,7 @@ class AlignConfig(TeacherConfig):
     gate_tokens: Count | None = Field(
         None, ge=1, description="training tokens of each arm in a reading; null: about 1% of the computation"
     )
-    gate_at: float = Field(0.25, gt=0, le=1, description="gain, relative to the other arms', below which an arm closes")
+    gate_at: float = Field(0.1, gt=0, le=1, description="gain, relative to the other arms', below which an arm closes")
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Align:
         return Align(self, classroom, rng)
@@ -91,6 +92,7 @@ class AlignConfig(TeacherConfig):
             weights=self.weights,
             decay=self.decay,
             metric=self.metric,
+            languages=self.map,
         )
 
 
@@ -105,8 +107,7 @@ class Align:
         self.gate = Gate(config, classroom) if config.gate else None
         prior = Temperature(classroom.sizes, rng, math.inf if config.prior is None else config.prior)
         self.prior = np.array([prior.shares[arm] for arm in self.arms])
-        goal = goal_of(classroom)
-        self._protected = np.array([config.protect * goal.get(arm, 0.0) for arm in self.arms])
+        self._protected = np.array([config.protect * classroom.goal.get(arm, 0.0) for arm in self.arms])
         self._rng = rng
         self._step: int | None = None  # of the last choice
         self.shares = self._shares()
@@ -287,11 +288,6 @@ def _gate_tokens(classroom: Classroom, every: int) -> int:
     least, most = GATE_TOKENS
     affordable = GATE_COST * 3 * every * classroom.update_tokens / (2 * len(classroom.arms))
     return min(most, max(least, int(affordable)))
-
-
-def goal_of(classroom: Classroom) -> Mapping[Arm, float]:
-    """What each language counts; they sum to one."""
-    return dict.fromkeys(classroom.arms, 1 / len(classroom.arms))
 
 
 def _check(found: Mapping[Arm, Aligned | Estimate], arms: Sequence[Arm], measure: Measure, step: int) -> None:

@@ -29,7 +29,7 @@ class AlignmentGauge(Gauge[Alignment]):
         if measure.weights == "average":
             student.keep_average(measure.decay)
         super().__init__(measure, student, sets)
-        self.goal = goal_of(sets)
+        self.goal = sets.goal
         self._turn = 0  # directions taken so far
         self._followed = 0  # updates since the last one was taken
         self._sums: dict[Arm, Aligned] = {}
@@ -106,11 +106,6 @@ class AlignmentGauge(Gauge[Alignment]):
             arm: Aligned(total, squares, updates, {name: (pair[0], pair[1]) for name, pair in languages.items()})
             for arm, (total, squares, updates, languages) in state["sums"].items()
         }
-
-
-def goal_of(sets: DevSets) -> Mapping[Arm, float]:
-    """What each language counts; they sum to one."""
-    return dict.fromkeys(sets.languages, 1 / len(sets.languages))
 
 
 def _weighted(
