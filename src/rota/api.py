@@ -22,6 +22,7 @@ from rota.data.preparation.stages import Progress
 from rota.data.preparation.stages import prepare as prepare_data
 from rota.data.store import Store
 from rota.evaluation.config import Changes, EvaluationConfig
+from rota.goal import resolve
 from rota.mistakes import check_before_preparing
 from rota.runs import Run
 from rota.settings import FREE, ConfigError, leaves
@@ -74,6 +75,7 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     from rota.student.nmt import build_student
     from rota.teachers import Classroom, build_teacher
     from rota.team import Team
+    from rota.training.alarms.guard import watch_over
     from rota.training.devsets import DevSets
     from rota.training.distributed import NoRecord
     from rota.training.journal import Journal
@@ -88,6 +90,7 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     store.check()
     if training.threads is not None:
         torch.set_num_threads(training.threads)
+    goal = resolve(config.goal, store.languages, store.low_resource)
     classroom = Classroom(
         store.sizes,
         store.low_resource,
@@ -95,6 +98,7 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
         tokens=store.target_tokens,
         update_tokens=training.tokens * training.accumulate,
         lr_warmup=config.student.lr_warmup.steps(training.steps),
+        goal=goal,
     )
     student = build_student(
         config.student,
@@ -109,8 +113,17 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
         teacher_share=training.teacher_dev,
         division=training.dev_division,
         validate_tokens=training.validate_tokens,
+        goal=goal,
     )
     teacher = build_teacher(config.teacher, classroom, np.random.default_rng(seed_for(config.seed, "teacher")))
+    teacher, alarms = watch_over(
+        teacher,
+        classroom,
+        listens=config.teacher.listens,
+        guard=config.teacher.guarded if training.guard is None else training.guard,
+        decide_every=config.teacher.decide_every,
+        rng=np.random.default_rng(seed_for(config.seed, "guard")),
+    )
     turns = Turns(
         teacher,
         decide_every=config.teacher.decide_every,
@@ -135,6 +148,7 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
         Run(run).checkpoints(training.keep),
         training,
         team,
+        alarms,
     )
     team.after_first(lambda: start_run(config, store, sets.sizes(turns.watches), run))
     loop.resume()
@@ -230,7 +244,7 @@ def evaluate(
 ) -> Evaluation:
     """Translate and score a run's test (or dev) sets; ``changes`` take the place of the settings in its config.
 
-    ``select``: low-resource, macro, high-resource, loss or none. ``combine``: last, average or ensemble.
+    ``select``: low-resource, macro, high-resource, goal, loss or none. ``combine``: last, average or ensemble.
     """
     from rota.evaluation.evaluate import evaluate as evaluate_run
     from rota.evaluation.evaluate import open_data

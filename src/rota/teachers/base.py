@@ -6,11 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 import numpy as np
 from pydantic import BeforeValidator, Field
 
+from rota.goal import ALL, Goal, resolve
 from rota.measures import Measure
 from rota.settings import ConfigError, Duration, DurationField, Settings
 from rota.teachers.card import Card
@@ -20,6 +21,9 @@ Inform = Literal["none", "rewards", "all"]
 Languages = Literal["all", "high-resource", "low-resource"] | tuple[Arm, ...]
 LossKind = Literal["plain", "smoothed"]
 Variant = Literal["paper", "released"]
+
+EXACT: Final = ("paper", "released")
+"""Variants that repeat an experiment: no guard interferes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,11 @@ class Classroom:
     tokens: Mapping[Arm, int] = field(default_factory=dict)  # training target tokens by language; empty: not known
     update_tokens: int = 0  # target tokens of an update; 0: not known
     lr_warmup: int = 0  # steps in which the learning rate rises
+    goal: Goal = field(default_factory=dict)  # weights of the languages, which sum to 1; empty becomes: all alike
+
+    def __post_init__(self) -> None:
+        if not self.goal:
+            object.__setattr__(self, "goal", resolve(ALL, tuple(self.sizes)))
 
     @property
     def arms(self) -> tuple[Arm, ...]:
@@ -124,6 +133,11 @@ class TeacherConfig(Settings, ABC):
 
     listens: ClassVar[bool] = True
     """Whether what the teacher is told changes what it answers; if not, it may be asked before it is told."""
+
+    @property
+    def guarded(self) -> bool:
+        """Whether a run stops it from training on one arm while the goal gets worse, unless the config says."""
+        return self.listens
 
     @abstractmethod
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Teacher: ...
