@@ -2,8 +2,8 @@
 
 A config (``base.py``) is looked up by its name (``lookup.py``) in the registry below and builds its teacher from the
 classroom; ``build_teacher`` puts the warm-up around it (``wrappers.py``). Open-loop schedules are in ``static.py`` and,
-repeating another run, in ``controls.py``; those that learn are in ``bandits/`` and ``dqn/``. They turn losses into
-rewards (``rewards.py``) and values into choices (``choice.py``).
+repeating another run, in ``controls.py``; those that learn are in ``bandits/``, ``weights/`` and ``dqn/``. They turn
+losses into rewards (``rewards.py``) and values into choices (``choice.py``).
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ from rota.teachers.static import (
     Uniform,
     UniformConfig,
 )
+from rota.teachers.weights.presets import PRESETS
+from rota.teachers.weights.teacher import WeightsConfig
 from rota.teachers.wrappers import FirstVisits, Warmup
 from rota.types import Teacher
 
@@ -59,6 +61,8 @@ TEACHERS: dict[str, type[TeacherConfig]] = {
     "replay-proportions": ReplayProportionsConfig,
     "replay-shuffled": ReplayShuffledConfig,
     "replay-exact": ReplayExactConfig,
+    "weights": WeightsConfig,
+    **dict.fromkeys(PRESETS, WeightsConfig),
 }
 """Every teacher that Rota brings. Installed packages add theirs by the entry point group ``rota.teachers``."""
 

@@ -118,6 +118,10 @@ class TeacherConfig(Settings, ABC):
         """For a teacher's own measures: the class of the gauge (:class:`rota.training.probe.Gauge`) of each."""
         return {}
 
+    def observes_every(self, steps: int) -> int | None:  # noqa: ARG002 - for those who measure at shares of the run
+        """Updates between two observations in a run of ``steps``; None: at every choice."""
+        return self.observe_every
+
     def warmup_arms(self, classroom: Classroom, languages: Languages) -> tuple[Arm, ...]:
         """The arms of the warm-up; the shuffled baseline has mixed batches here too."""
         return classroom.select(languages)
