@@ -88,11 +88,14 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     store.check()
     if training.threads is not None:
         torch.set_num_threads(training.threads)
-    classroom = Classroom(store.sizes, store.low_resource, training.steps, store.target_tokens)
+    classroom = Classroom(
+        store.sizes, store.low_resource, training.steps, store.target_tokens, training.tokens * training.accumulate
+    )
     student = build_student(
         config.student,
         vocabulary=store.manifest.vocabulary,
         steps=training.steps,
+        restart=config.teacher.restarts_learning_rate_at(classroom),
         seed=seed_for(config.seed, "student"),
         team=team,
     )

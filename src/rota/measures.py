@@ -7,6 +7,7 @@ its value. Losses are nats per real target token.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
@@ -16,6 +17,13 @@ import numpy as np
 
 Weights = Literal["raw", "average"]
 """The student's weights after the last update, or their exponential moving average."""
+
+
+class Estimate(NamedTuple):
+    """A mean over sampled sentences, and its standard error."""
+
+    value: float
+    error: float
 
 
 class Scene(NamedTuple):
@@ -123,3 +131,26 @@ class GroupLosses(Measure):
     def imagine(self, scene: Scene) -> Any:
         """Groups differ in difficulty by fixed factors from 0.8 to 1.2."""
         return np.outer(list(scene.losses.values()), np.linspace(0.8, 1.2, self.groups)).ravel()
+
+
+@dataclass(frozen=True)
+class SourceGain(Measure):
+    """How much the student takes from the source: a mapping from arms to an :class:`Estimate`, nats per token.
+
+    The loss with the source of *another* sentence of about the same length, minus the loss with the right one; positive
+    is good. It is near 0 for text that is not a translation of its source, however good its target language is. Arms
+    without two different sources are left out. ``data``: sampled training sentences, or the teacher's dev sentences.
+    ``sample``: the same sentences every time, or the next ones, in rotation.
+    """
+
+    record: ClassVar[str | None] = "source_gain"
+    data: Literal["train", "dev"] = "train"
+    arms: Literal["played", "all"] = "all"
+    tokens: int = 500  # target tokens of each arm, about
+    sample: Literal["fixed", "rotating"] = "rotating"
+    weights: Weights = "raw"
+
+    def imagine(self, scene: Scene) -> dict[str, Estimate]:
+        """A scripted student takes more from the source the lower its loss is."""
+        arms = scene.losses if self.arms == "all" else scene.train_losses
+        return {arm: Estimate(math.exp(-scene.losses[arm]), 0.01) for arm in arms}

@@ -29,6 +29,10 @@ def check_durations(config: RunConfig) -> None:
     """Warm-ups and phases that outlast a run are nearly always settings of a longer one."""
     steps = config.training.steps
     config.teacher.check(steps)
+    restart = config.student.learning_rate.restart
+    if restart is not None and not 0 < restart.steps(steps) < steps:
+        comes = f"student.learning_rate.restart is step {restart.steps(steps):,} and the run has {steps:,}"
+        raise ConfigError(f"{comes}; write for example 50%")
     rising = config.student.lr_warmup.steps(steps)
     if rising >= steps:
         logger.warning(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
@@ -217,6 +217,24 @@ class Observation:
         for decision, updates in self.plays:
             total[decision.arm] += updates
         return dict(total)
+
+
+class Alarm(NamedTuple):
+    """Trouble that a run has noticed: raised once for each kind and arm."""
+
+    step: int
+    kind: str  # such as "one-arm", "rising-loss"
+    arm: Arm | None  # which it is about; None: the run as a whole
+    text: str  # what was seen, and what to do: one or two plain sentences
+
+
+@runtime_checkable
+class RaisesAlarms(Protocol):
+    """A teacher that says when something is wrong with itself. It may say the same again: only the first is heard."""
+
+    def alarms(self, step: int) -> Iterable[Alarm]:
+        """Called after each ``tell``."""
+        ...
 
 
 class Teacher(Checkpointable, Protocol):

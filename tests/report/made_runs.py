@@ -15,7 +15,7 @@ def make_run(
 
     ``records``: ``dev_losses``, step to language to loss; ``scores``, metric to language to score; ``chosen``, extra
     fields of the scores such as ``select``; ``selected``, the step of the best model; ``observations`` and
-    ``decisions``, entries as training writes them, the latter by step.
+    ``decisions``, entries as training writes them, the latter by step; ``alarms`` likewise.
     """
     folder.mkdir(parents=True)
     done = steps if done is None else done
@@ -28,6 +28,8 @@ def make_run(
     losses = records.get("dev_losses", {})
     write_lines(folder / "validations.jsonl", [{"step": step, "dev_loss": loss} for step, loss in losses.items()])
     write_lines(folder / "observations.jsonl", records.get("observations", []))
+    if "alarms" in records:
+        write_lines(folder / "alarms.jsonl", records["alarms"])
     write_lines(folder / "timings.jsonl", [timing(step, **records.get("time", {})) for step in (done // 2, done)])
     write_lines(folder / "evals.jsonl", evals(records.get("scores", {}), steps, records.get("chosen", {})))
     if "selected" in records:

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 from replay_cases import make_run
 
 from rota.simulation.simulate import simulate_config
 from rota.simulation.worlds import make_world
 from rota.teachers import TEACHERS, Classroom, SizeChange, build_teacher, teacher_from
+from rota.teachers.weights.config import PRESET_CONFIGS
 from rota.teachers.weights.presets import PRESETS
 from rota.teachers.weights.rules import ODM, RULES, ActorRule, ChiSquare, Softmax, floored
-from rota.teachers.weights.teacher import SIGNALS, WeightsConfig
+from rota.teachers.weights.signals import SIGNALS
 from rota.testing import Rehearsal
 from rota.testing.contract import CLASSROOM
 
@@ -123,16 +123,16 @@ def test_odm_explores_less_and_less():
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_is_a_teacher_by_its_name_alone(name):
     config = teacher_from(name)
-    assert type(config) is WeightsConfig is TEACHERS[name]
-    for key, value in PRESETS[name].settings.items():
-        written = config.model_dump(mode="json")[key]
-        assert (
-            written == value
-            or (isinstance(value, str) and written["name"] == value)
-            or written["name"] == value["name"]
-        )
-    again = teacher_from(config.model_dump(mode="json"))
-    assert again == config, "what run.json holds makes the same teacher"
+    assert type(config) is PRESET_CONFIGS[name] is TEACHERS[name]
+    assert config == teacher_from({"name": name, **PRESETS[name].settings}), "its settings are its defaults"
+    for each in (config, teacher_from({"name": name, "variant": "source"})):
+        assert teacher_from(each.model_dump(mode="json")) == each, "what run.json holds makes the same teacher"
+
+
+def test_a_preset_differs_from_weights_in_its_defaults_alone():
+    written = teacher_from("chi-ibr").model_dump(mode="json")
+    same = teacher_from({**written, "name": "weights"}).model_dump(mode="json")
+    assert same == {**written, "name": "weights"}
 
 
 def test_a_preset_can_be_changed_and_taken_as_published():
@@ -151,16 +151,12 @@ def test_a_preset_can_be_changed_and_taken_as_published():
         ({"name": "exp3", "observe_every": 10}, "observe_every is set, but this teacher is told when its weights"),
         ({"name": "weights", "signal": "dev-los"}, "Input should be 'train-loss', 'dev-loss'"),
         ({"name": "weights", "floor": 1.0}, "Input should be less than 1"),
+        ({"name": "weights", "prior": {"name": "uniform", "warmup": 5}}, "prior has 'warmup', which a prior does not"),
     ],
 )
 def test_a_setting_that_does_nothing_is_refused(values, message):
     with pytest.raises(ValueError, match=message.replace("(", r"\(")):
         teacher_from(values)
-
-
-def test_a_config_of_another_name_is_refused():
-    with pytest.raises(ValidationError, match="'multi-dds' is not a preset; there are exp3"):
-        WeightsConfig(name="multi-dds")
 
 
 def test_a_start_after_the_end_is_refused_before_anything_is_prepared():
@@ -233,6 +229,12 @@ def test_a_resumed_run_keeps_the_baseline_that_it_began_with():
     after = Rehearsal({"name": "chi-ibr", "baseline": dict.fromkeys(CLASSROOM.arms, 2.0)})
     after.teacher.load_state_dict(before.teacher.state_dict())
     assert after.teacher.signal.baseline == dict.fromkeys(CLASSROOM.arms, 1.0)
+
+
+def test_a_prior_that_changes_is_refused():
+    prior = {"name": "temperature", "schedule": {"from": 1, "to": 5}}
+    with pytest.raises(ValueError, match="teacher.prior changes on the way; give it one temperature"):
+        build_teacher(teacher_from({"name": "weights", "prior": prior}), CLASSROOM, np.random.default_rng(1))
 
 
 def test_relatives_must_be_in_the_corpus():

@@ -132,6 +132,7 @@ def _display(config: RunConfig, run: Path, loop: Loop) -> Display:
     title = f"{run.name} ({config.teacher.name})"
     display = Display(views.console, title=title, languages=loop.probe.sets.languages, steps=loop.steps)
     display.resume(loop.step, loop.seen, (entry["dev_loss"] for entry in Run(run).read("validations")))
+    display.alarms = [f"step {entry['step']:,}: {entry['text']}" for entry in Run(run).read("alarms")]
     return display
 
 

@@ -155,6 +155,22 @@ def _model_scored(run: StudyRun) -> str:
     return f"Scored: {model.combine} of {plural(count, 'checkpoint')}, chosen by {by}; {search}."
 
 
+MANY_ALARMS = 25
+
+
+def alarms_raised(study: Study) -> list[str]:
+    """The alarms of all runs, one point each; of very many, the first ones and how many more there are."""
+    raised = [
+        f"{row.title}, seed {run.seed}, step {alarm['step']:,}: {alarm['text']}"
+        for row in study.rows.values()
+        for run in row.runs.values()
+        for alarm in run.alarms
+    ]
+    more = len(raised) - MANY_ALARMS
+    rest = [f"{plural(more, 'more alarm')} in alarms.jsonl of the runs."] if more > 0 else []
+    return [*raised[:MANY_ALARMS], *rest]
+
+
 def missing(study: Study, baseline: Row) -> list[str]:
     """Runs that a suite asked for and that are not there, unfinished or not scored; what was not made equally."""
     gaps = [*_absent(study)]

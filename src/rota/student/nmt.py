@@ -54,8 +54,19 @@ class NotFiniteError(ArithmeticError):
     """The loss or its gradient is not a finite number; the weights are still those of the step before."""
 
 
-def build_student(config: StudentConfig, *, vocabulary: int, steps: int, seed: int, team: Team | None = None) -> NMT:
-    """A student with fresh weights; ``steps`` is the length of the run, of which the warm-up may be a share."""
+def build_student(
+    config: StudentConfig,
+    *,
+    vocabulary: int,
+    steps: int,
+    seed: int,
+    restart: int | None = None,
+    team: Team | None = None,
+) -> NMT:
+    """A student with fresh weights; ``steps`` is the length of the run, of which the warm-up may be a share.
+
+    ``restart``: the step after which the learning rate begins again.
+    """
     device = find_device(config.device)
     allow_tf32(device, allowed=config.precision != "float32")
     if device.type == "cpu":
@@ -63,7 +74,7 @@ def build_student(config: StudentConfig, *, vocabulary: int, steps: int, seed: i
     with memory_for(lambda: f"building the student; this needs {OTHER_DEVICE}."):
         generator = torch.Generator().manual_seed(_mixed_seed(seed, 0, 0))
         network = Transformer(config.shape(vocabulary), generator).to(device)
-        return NMT(network, config, seed=seed, schedule=config.schedule(steps), team=team)
+        return NMT(network, config, seed=seed, schedule=config.schedule(steps, restart), team=team)
 
 
 class NMT:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field
 
 from rota.measures import Measure
 from rota.settings import ConfigError, Duration, DurationField, Settings
+from rota.teachers.card import Card
 from rota.types import Arm, Teacher
 
 Inform = Literal["none", "rewards", "all"]
@@ -29,6 +30,7 @@ class Classroom:
     low_resource: tuple[Arm, ...]
     steps: int
     tokens: Mapping[Arm, int] = field(default_factory=dict)  # training target tokens by language; empty: not known
+    update_tokens: int = 0  # target tokens of an update; 0: not known
 
     @property
     def arms(self) -> tuple[Arm, ...]:
@@ -37,6 +39,18 @@ class Classroom:
     @property
     def high_resource(self) -> tuple[Arm, ...]:
         return tuple(arm for arm in self.sizes if arm not in self.low_resource)
+
+    def target_tokens(self) -> Mapping[Arm, int]:
+        """Training target tokens by language, for schedules that cannot do without."""
+        if not self.tokens:
+            raise ValueError("no target tokens are counted here; give Classroom the tokens of each language")
+        return self.tokens
+
+    def tokens_per_update(self) -> int:
+        """Target tokens of an update, for schedules that cannot do without."""
+        if not self.update_tokens:
+            raise ValueError("the tokens of an update are not known here; give Classroom its update_tokens")
+        return self.update_tokens
 
     def select(self, languages: Languages) -> tuple[Arm, ...]:
         """The languages of a group, or the named ones, which must be in the corpus."""
@@ -104,6 +118,9 @@ class TeacherConfig(Settings, ABC):
     if TYPE_CHECKING:
         name: str  # every config has one; it stands first among its own fields
 
+    card: ClassVar[Card | None] = None
+    """What ``rota teachers`` says of it in one line; teachers of the registry have one each."""
+
     listens: ClassVar[bool] = True
     """Whether what the teacher is told changes what it answers; if not, it may be asked before it is told."""
 
@@ -122,9 +139,18 @@ class TeacherConfig(Settings, ABC):
         """Updates between two observations in a run of ``steps``; None: at every choice."""
         return self.observe_every
 
+    @classmethod
+    def left_out(cls) -> Collection[str]:
+        """Settings without a use as long as the others have their defaults: ``rota teachers`` leaves them out."""
+        return ()
+
     def warmup_arms(self, classroom: Classroom, languages: Languages) -> tuple[Arm, ...]:
         """The arms of the warm-up; the shuffled baseline has mixed batches here too."""
         return classroom.select(languages)
+
+    def restarts_learning_rate_at(self, classroom: Classroom) -> int | None:  # noqa: ARG002 - most do not
+        """The step after which the student's learning rate begins again, as in a new run; None: it does not."""
+        return None
 
     def check(self, steps: int) -> None:
         """Raises ConfigError if these settings cannot work in a run of ``steps`` steps, before anything is prepared."""

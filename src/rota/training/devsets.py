@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,12 @@ from rota.data.division import Division, selection_part, teacher_part
 from rota.data.store import Sentences, Store
 from rota.measures import DevLoss, GroupLosses, JointLoss, Measure
 from rota.types import MIXED, Arm, Batch, IntArray
+
+Part = Literal["train", "teacher", "selection"]
+"""Training sentences, dev sentences that a teacher may look at, or the others."""
+
+LENDERS: Final = 4_096
+"""Sentences of an arm among which another source of similar length is looked for."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +28,17 @@ class Groups:
     batches: tuple[Batch, ...]  # batch i holds the groups g with g % len(batches) == i, in order
     sizes: tuple[IntArray, ...]  # sentences of each of those groups
     count: int
+
+
+class Sample(NamedTuple):
+    """Some sentences of a split."""
+
+    sentences: Sentences
+    arm: Arm
+    indices: IntArray
+
+    def batch(self) -> Batch:
+        return self.sentences.batch(self.arm, self.indices)
 
 
 class DevSets:
@@ -60,6 +77,20 @@ class DevSets:
         each = max(1, measure.tokens // len(self.languages))
         parts = [_spread(self._dev, self.teacher_part(arm), each) for arm in self.languages]
         return self._dev.batch(MIXED, np.concatenate(parts))
+
+    def sample(self, part: Part, arm: Arm, tokens: int, turn: int = 0) -> Sample:
+        """About ``tokens`` target tokens, spread over a part of an arm's sentences; the next ones at the next turn."""
+        sentences = self._train if part == "train" else self._dev
+        return Sample(sentences, arm, _every(sentences, self._part(part, arm), tokens, turn))
+
+    def pool(self, part: Part, arm: Arm) -> IntArray:
+        """Sentences of a part of an arm that may lend their sources to others: some thousands, always the same."""
+        return _evenly(self._part(part, arm), LENDERS)
+
+    def _part(self, part: Part, arm: Arm) -> IntArray:
+        if part == "train":
+            return np.arange(*self._train.range(arm))
+        return self.teacher_part(arm) if part == "teacher" else self.selection_part(arm)
 
     def groups(self, measure: GroupLosses) -> Groups:
         sentences = self._dev if measure.data == "dev" else self._train
@@ -123,3 +154,11 @@ def _evenly(indices: IntArray, count: int) -> IntArray:
     if count >= len(indices):
         return indices
     return np.take(indices, np.linspace(0, len(indices) - 1, count).round().astype(np.int64))
+
+
+def _every(sentences: Sentences, indices: IntArray, tokens: int, turn: int) -> IntArray:
+    """Every so many sentences, two or more if there are two; each turn begins one sentence later."""
+    mean = float(sentences.target.lengths(_evenly(indices, LENDERS)).mean())
+    count = min(len(indices), max(2, round(tokens / mean)))
+    stride = len(indices) // count
+    return np.take(indices, turn % stride + stride * np.arange(count))

@@ -10,7 +10,7 @@ from typing import Any
 
 from rota.measures import Measure
 from rota.runs.records import Record
-from rota.types import Arm, Batch, Decision
+from rota.types import Alarm, Arm, Batch, Decision
 
 
 class Journal:
@@ -22,7 +22,9 @@ class Journal:
         self.rewards = record(folder / "rewards.jsonl")
         self.validations = record(folder / "validations.jsonl")
         self.timings = record(folder / "timings.jsonl")
-        self._records = (self.steps, self.observations, self.rewards, self.validations, self.timings)
+        self.alarms = record(folder / "alarms.jsonl")
+        repeating = (self.steps, self.observations, self.rewards, self.validations, self.alarms)
+        self._records = (*repeating, self.timings)
         self._seconds: dict[str, float] = {}
         self._within = 0.0  # seconds of phases that began and ended within the present one
         self._mark = (time.perf_counter(), time.process_time())
@@ -57,6 +59,9 @@ class Journal:
 
     def validation(self, step: int, dev_loss: Mapping[Arm, float]) -> None:
         self.validations.write({"step": step, "dev_loss": dict(dev_loss)})
+
+    def alarm(self, alarm: Alarm) -> None:
+        self.alarms.write(alarm._asdict())
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:

@@ -15,9 +15,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rota.types import Arm, Decision
+from rota.types import Alarm, Arm, Decision
 
 SMOOTHING = 0.98  # of the training loss shown
+SHOWN_ALARMS = 3  # the last ones
 
 
 class Listener(Protocol):
@@ -31,6 +32,10 @@ class Listener(Protocol):
 
     def saved(self, step: int) -> None: ...
 
+    def alarmed(self, alarm: Alarm) -> None:
+        """Once for each kind and arm; the log has said it already."""
+        ...
+
 
 class Display:
     """A listener of the loop and a context manager."""
@@ -43,6 +48,7 @@ class Display:
         self.dev_loss: dict[Arm, float] = {}
         self.best: dict[Arm, float] = {}
         self.note = ""
+        self.alarms: list[str] = []
         self._recent: deque[tuple[float, int, int]] = deque(maxlen=200)  # (time, step, tokens so far)
         self._live = Live(get_renderable=self.render, console=console, refresh_per_second=2, transient=False)
 
@@ -86,11 +92,16 @@ class Display:
     def saved(self, step: int) -> None:
         self.note = f"saved at step {step:,}"
 
+    def alarmed(self, alarm: Alarm) -> None:
+        """It stays in the panel; elsewhere the line of the log is enough."""
+        self.alarms.append(f"step {alarm.step:,}: {alarm.text}")
+
     def render(self) -> Group:
         head = Table.grid(padding=(0, 2))
         bar = ProgressBar(total=self.steps, completed=self.step, width=40)
         head.add_row(Text(self.title, style="bold"), bar, f"{self.step:,}/{self.steps:,}")
-        return Group(head, Text(self._summary()), self._languages(), Text(self.note, style="dim"))
+        alarms = [Text(text, style="yellow") for text in self.alarms[-SHOWN_ALARMS:]]
+        return Group(head, Text(self._summary()), self._languages(), *alarms, Text(self.note, style="dim"))
 
     def _summary(self) -> str:
         if len(self._recent) < 2:
@@ -159,6 +170,9 @@ class TensorBoard:
 
     def saved(self, step: int) -> None:  # noqa: ARG002
         self._writer.flush()
+
+    def alarmed(self, alarm: Alarm) -> None:
+        self._writer.add_text("alarms", alarm.text, alarm.step)
 
     def close(self) -> None:
         self._writer.close()

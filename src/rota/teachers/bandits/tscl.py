@@ -22,6 +22,7 @@ from rota.teachers.base import (
     WarmupField,
     fill_in,
 )
+from rota.teachers.card import Card
 from rota.teachers.rewards import SCALES, FirstReward, Reward, SameArmGain, ScaleName
 from rota.teachers.wrappers import FirstVisits
 from rota.types import Arm, FloatArray, State, Teacher
@@ -77,6 +78,14 @@ class TSCL(Bandit):
 class TSCLConfig(TeacherConfig):
     """Bandit on how fast each language's dev loss falls (Algorithm 1; Matiisen et al. 2017)."""
 
+    card = Card(
+        family="bandits",
+        line="fastest change of loss",
+        observes="dev loss",
+        cost=("+53%", "+17%"),
+        source="the paper",
+        reference="the paper, Algorithm 1; Matiisen et al. 2017, Teacher-Student Curriculum Learning",
+    )
     name: Literal["tscl"] = "tscl"
     variant: Variant = Field("paper", description="released: all options as in the authors' code")
     warmup: WarmupField = Field(

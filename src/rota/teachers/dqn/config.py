@@ -22,6 +22,7 @@ from rota.teachers.base import (
     WarmupField,
     fill_in,
 )
+from rota.teachers.card import Card
 from rota.teachers.rewards import REWARDS, SCALES, Reward, RewardName, ScaleName
 from rota.types import Teacher
 
@@ -45,6 +46,14 @@ RELEASED: dict[str, Any] = {
 class DQNConfig(TeacherConfig):
     """Q network over the dev losses of all languages (Algorithm 2 and Section 4; values from Kumar et al. 2019)."""
 
+    card = Card(
+        family="policies",
+        line="a Q network over losses",
+        observes="dev losses",
+        cost=("+210%", "+10%"),
+        source="the paper",
+        reference="the paper, Algorithm 2; Mnih et al. 2013; Kumar et al. 2019",
+    )
     name: Literal["dqn"] = "dqn"
     variant: Variant = Field("paper", description="released: all options as in the authors' code")
     warmup: WarmupField = Field(
