@@ -54,6 +54,16 @@ CASES = {
     "dqn as released": {**DQN, "variant": "released"},
     "dqn on z-scores": {**DQN, "warmup": None, "reward_scale": "z-score", "reward_batch": "current-language"},
     "dqn that does not learn": {**DQN, "learn": False},
+    "align": {"name": "align"},
+    "align after a warm-up": {"name": "align", "warmup": 20, "observe_every": 1, "gate_every": 5},
+    "align that starts late": {
+        "name": "align",
+        "start": 45,
+        "direction": "both",
+        "observe_every": 3,
+        "decide_every": 3,
+    },
+    "align by its gate alone": {"name": "align", "direction": "none", "observe_every": 1, "gate_every": 3},
     "replay-proportions": {"name": "replay-proportions", "run": "other", "warmup": 10},
     "replay-shuffled": {"name": "replay-shuffled", "run": "other", "window": 7},
     "replay-exact": {"name": "replay-exact", "run": "other"},
@@ -110,7 +120,7 @@ def test_another_seed_gives_another_schedule():
 @pytest.mark.parametrize("case", CASES)
 def test_open_loop_schedules_do_not_listen_and_the_others_do(case):
     name = CASES[case]["name"]
-    listens = name.startswith(("tscl", "dqn", "own_", "weights")) or name in PRESETS
+    listens = name.startswith(("tscl", "dqn", "align", "own_", "weights")) or name in PRESETS
     assert Rehearsal(CASES[case]).turns.listens == listens
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from pydantic import PlainValidator, SerializeAsAny
 
+from rota.teachers.align import AlignConfig
 from rota.teachers.bandits.matiisen import Naive, Sampling, Window
 from rota.teachers.bandits.tscl import TSCL, TSCLConfig
 from rota.teachers.base import Classroom, SizeChange, TeacherConfig, WarmupConfig
@@ -65,6 +66,7 @@ TEACHERS: dict[str, type[TeacherConfig]] = {
     "weights": WeightsConfig,
     **PRESET_CONFIGS,
     "dqn": DQNConfig,
+    "align": AlignConfig,
     "replay-proportions": ReplayProportionsConfig,
     "replay-shuffled": ReplayShuffledConfig,
     "replay-exact": ReplayExactConfig,

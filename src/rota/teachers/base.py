@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field
 
+from rota.goal import ALL, Goal, resolve
 from rota.measures import Measure
 from rota.settings import ConfigError, Duration, DurationField, Settings
 from rota.teachers.card import Card
@@ -31,6 +32,12 @@ class Classroom:
     steps: int
     tokens: Mapping[Arm, int] = field(default_factory=dict)  # training target tokens by language; empty: not known
     update_tokens: int = 0  # target tokens of an update; 0: not known
+    lr_warmup: int = 0  # steps in which the learning rate rises
+    goal: Goal = field(default_factory=dict)  # weights of the languages, which sum to 1; empty becomes: all alike
+
+    def __post_init__(self) -> None:
+        if not self.goal:
+            object.__setattr__(self, "goal", resolve(ALL, tuple(self.sizes)))
 
     @property
     def arms(self) -> tuple[Arm, ...]:

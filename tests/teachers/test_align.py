@@ -1,0 +1,255 @@
+"""The align teacher against its formulas, written a second time from docs/teachers.md with plain dictionaries."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rota.measures import Aligned, Alignment, Estimate, SourceGain
+from rota.simulation.simulate import simulate_config
+from rota.simulation.worlds import make_world
+from rota.teachers import Classroom, build_teacher, teacher_from
+from rota.testing import observation_of
+
+ARMS = ("az", "be", "tr", "ru")
+CLASSROOM = Classroom({"az": 5, "be": 4, "tr": 90, "ru": 80}, low_resource=("az", "be"), steps=200)
+
+
+def make(**settings):
+    values = {"name": "align", "protect": 0.0, "gate": False, **settings}
+    return build_teacher(teacher_from(values), CLASSROOM, np.random.default_rng(1))
+
+
+def told(teacher, step, aligned, gains=None):
+    values = {Alignment: aligned}
+    if gains is not None:
+        values[SourceGain] = {arm: Estimate(gain, 0.01) for arm, gain in gains.items()}
+    return observation_of(teacher.watches, step, {arm: each.updates for arm, each in aligned.items()}, values)
+
+
+def shares(teacher, step):
+    """What its next decision says of all arms."""
+    return dict(teacher.ask(step).scores)
+
+
+class ByHand:
+    """Mean and variance of each arm by explicit weights of every window, and the tilt, in dictionaries."""
+
+    def __init__(self, half_life=60, kappa=20, rate=4, limit=2, forgotten=1, floor=0.02):
+        self.half_life, self.kappa, self.rate = half_life, kappa, rate
+        self.limit, self.forgotten, self.floor = limit, forgotten, floor
+        self.windows = {arm: [] for arm in ARMS}
+        self.tilt = dict.fromkeys(ARMS, 0.0)
+        self.shares = dict.fromkeys(ARMS, 1 / len(ARMS))
+
+    def _statistics(self, arm):
+        count = total = squares = 0.0
+        later = 0
+        for window in reversed(self.windows[arm]):
+            weight = 0.5 ** (later / self.half_life)
+            count += weight * window.updates
+            total += weight * window.total
+            squares += weight * window.squares
+            later += window.updates
+        return count, total / count, squares / count - (total / count) ** 2
+
+    def tell(self, aligned):
+        for arm, window in aligned.items():
+            self.windows[arm].append(window)
+        known = {arm: self._statistics(arm) for arm in ARMS if self.windows[arm]}
+        together = sum(self.shares[arm] for arm in known)
+        baseline = sum(self.shares[arm] * mean for arm, (_, mean, _) in known.items()) / together
+        deviation = math.sqrt(sum(variance for _, _, variance in known.values()) / len(known))
+        for arm in ARMS:
+            advantage = 0.0
+            if arm in known:
+                count, mean, _ = known[arm]
+                advantage = (mean - baseline) / deviation * count / (count + self.kappa)
+            moved = (1 - self.forgotten) * self.tilt[arm] + self.rate * advantage
+            self.tilt[arm] = min(self.limit, max(-self.limit, moved))
+        weights = {arm: math.exp(tilt) for arm, tilt in self.tilt.items()}
+        total = sum(weights.values())
+        left = 1 - self.floor * len(ARMS)
+        self.shares = {arm: left * weight / total + self.floor for arm, weight in weights.items()}
+
+
+def windows(rng, count):
+    """Windows of ten updates on two or three of the arms; az is best, ru worst."""
+    means = dict(zip(ARMS, (1.5, 1.0, 0.9, 0.2), strict=True))
+    for _ in range(count):
+        played = rng.choice(len(ARMS), size=10, p=(0.5, 0.2, 0.2, 0.1))
+        products = {arm: rng.normal(means[arm], 1.0, int((played == i).sum())) for i, arm in enumerate(ARMS)}
+        yield {arm: Aligned(float(u.sum()), float((u**2).sum()), len(u)) for arm, u in products.items() if len(u)}
+
+
+@pytest.mark.parametrize(
+    ("settings", "by_hand"),
+    [
+        ({}, {}),
+        ({"half_life": 7, "shrinkage": 3}, {"half_life": 7, "kappa": 3}),
+        ({"rate": 0.2, "pull_back": 0.02, "floor": 0.05}, {"rate": 0.2, "forgotten": 0.02, "floor": 0.05}),
+        ({"rate": 9, "limit": 0.5}, {"rate": 9, "limit": 0.5}),
+    ],
+)
+def test_its_shares_are_those_of_the_formulas(settings, by_hand):
+    teacher, expected = make(**settings), ByHand(**by_hand)
+    assert shares(teacher, 0) == pytest.approx(expected.shares)
+    for number, aligned in enumerate(windows(np.random.default_rng(2), 25)):
+        teacher.tell(told(teacher, 10 * (number + 1), aligned))
+        expected.tell(aligned)
+        assert shares(teacher, 10 * (number + 1)) == pytest.approx(expected.shares)
+    assert expected.shares["az"] > 1 / 4 > expected.shares["ru"], "a trace in which nothing happens would be equal too"
+
+
+def test_the_half_life_grows_with_the_run():
+    longer = Classroom(CLASSROOM.sizes, CLASSROOM.low_resource, steps=40_000)
+    short, long = (teacher_from("align").build(room, np.random.default_rng(1)) for room in (CLASSROOM, longer))
+    assert short.tilt.kept**60 == pytest.approx(0.5)
+    assert long.tilt.kept**500 == pytest.approx(0.5)  # 5 % of 40,000 updates, divided among four arms
+
+
+def test_a_prior_is_tilted_like_the_uniform_one():
+    teacher = make(prior=1.0, floor=0.0)
+    assert shares(teacher, 0) == pytest.approx({"az": 5 / 179, "be": 4 / 179, "tr": 90 / 179, "ru": 80 / 179})
+
+
+def test_choices_are_drawn_from_the_shares():
+    teacher = make(prior=1.0)
+    expected, drawn = shares(teacher, 0), [teacher.ask(step).arm for step in range(4000)]
+    for arm in ARMS:
+        assert drawn.count(arm) / 4000 == pytest.approx(expected[arm], abs=0.03)
+
+
+def test_nothing_is_measured_before_the_start():
+    for teacher in (make(start=50), make(start="25%")):
+        assert [type(measure) for measure in teacher.watches] == [Alignment]
+        teacher.ask(49)
+        assert not teacher.watches
+        teacher.ask(50)
+        assert [type(measure) for measure in teacher.watches] == [Alignment]
+
+
+def test_it_starts_when_the_learning_rate_has_risen():
+    room = Classroom(CLASSROOM.sizes, CLASSROOM.low_resource, steps=200, lr_warmup=16)
+    assert teacher_from("align").build(room, np.random.default_rng(1)).start == 16
+
+
+def test_a_language_of_the_goal_keeps_a_part_of_its_weight():
+    teacher = make(protect=0.6, rate=50, limit=10)
+    for number, aligned in enumerate(windows(np.random.default_rng(2), 25)):
+        teacher.tell(told(teacher, 10 * (number + 1), aligned))
+    found = shares(teacher, 250)
+    assert found["ru"] == pytest.approx(0.6 / 4, abs=1e-3)
+    assert found["az"] == pytest.approx(1 - 3 * 0.6 / 4, abs=1e-2)
+
+
+def gated(**settings):
+    return make(gate=True, direction="none", floor=0.04, gate_every=20, **settings)
+
+
+GAINS = {"az": 0.002, "be": 0.01, "tr": 0.2, "ru": 0.12}
+"""The middle is 0.065, a quarter of it 0.01625."""
+
+
+def test_the_gate_closes_arms_whose_gain_is_far_below_that_of_the_middle_arm():
+    teacher = gated()
+    teacher.ask(20)
+    assert teacher.watches == [SourceGain(tokens=200)]
+    teacher.tell(told(teacher, 20, {}, GAINS))
+    opened = {"az": 0.002 / 0.01625, "be": 0.01 / 0.01625, "tr": 1.0, "ru": 1.0}
+    kept = {arm: 0.04 * each for arm, each in opened.items()}
+    left, total = 1 - sum(kept.values()), sum(opened.values())
+    expected = {arm: left * opened[arm] / total + kept[arm] for arm in ARMS}
+    assert shares(teacher, 20) == pytest.approx(expected)
+
+
+def test_a_gain_below_nothing_closes_an_arm_altogether_and_it_can_open_again():
+    teacher = gated(protect=0.5)
+    teacher.ask(20)
+    teacher.tell(told(teacher, 20, {}, {**GAINS, "az": -0.01}))
+    assert shares(teacher, 20)["az"] == 0.0
+    assert "az" not in {teacher.ask(20).arm for _ in range(300)}
+    for step in range(40, 200, 20):
+        teacher.ask(step)
+        teacher.tell(told(teacher, step, {}, {**GAINS, "az": 0.1}))
+    assert shares(teacher, 200)["az"] > 0.2
+
+
+def test_the_gate_looks_back_over_several_readings():
+    teacher = gated()
+    readings = [{**GAINS, "be": gain} for gain in (0.03, 0.0, 0.004)]
+    for number, gains in enumerate(readings):
+        teacher.ask(20 * (number + 1))
+        teacher.tell(told(teacher, 20 * (number + 1), {}, gains))
+    mean = (0.49 * 0.03 + 0.7 * 0.0 + 0.004) / (0.49 + 0.7 + 1)
+    middle = (mean + 0.12) / 2 if mean > 0.12 else (0.12 + mean) / 2
+    assert teacher.gate.openness()[1] == pytest.approx(mean / (0.25 * middle))
+
+
+def test_the_gate_stays_open_while_the_student_does_not_translate_yet():
+    teacher = gated()
+    teacher.ask(20)
+    teacher.tell(told(teacher, 20, {}, dict.fromkeys(ARMS, 0.02) | {"az": 0.0}))
+    assert shares(teacher, 20) == pytest.approx(dict.fromkeys(ARMS, 0.25))
+
+
+def test_the_gate_is_read_at_its_own_pace():
+    teacher = gated(start=0)
+    read = []
+    for step in range(0, 100, 10):
+        teacher.ask(step)
+        if teacher.watches:
+            read.append(step + 10)
+            teacher.tell(told(teacher, step + 10, {}, GAINS))
+    assert read == [30, 50, 70, 90]
+
+
+def test_an_arm_without_a_reading_stays_open():
+    teacher = gated()
+    teacher.ask(20)
+    teacher.tell(told(teacher, 20, {}, {arm: GAINS[arm] for arm in ("az", "tr", "ru")}))
+    assert teacher.gate.openness()[1] == 1.0
+
+
+def test_what_it_cannot_use_is_refused():
+    teacher = make()
+    with pytest.raises(ValueError, match="step 10: told of unknown arm 'xx'; the teacher has az, be, tr, ru"):
+        teacher.tell(told(teacher, 10, {"xx": Aligned(1.0, 1.0, 1)}))
+    with pytest.raises(ValueError, match="step 10: the alignment of az is nan"):
+        teacher.tell(told(teacher, 10, {"az": Aligned(math.nan, 1.0, 1)}))
+    with pytest.raises(ValueError, match=r"floor is 0\.25 for 4 arms; it must be below 0\.25"):
+        make(floor=0.25)
+
+
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(ARMS),
+            st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=5),
+            min_size=1,
+        ),
+        min_size=1,
+        max_size=10,
+    ),
+    st.sampled_from([0.0, 0.02, 0.2]),
+)
+def test_whatever_it_is_told_its_shares_are_a_distribution_with_a_floor(history, floor):
+    teacher = make(floor=floor)
+    for number, products in enumerate(history):
+        aligned = {arm: Aligned(sum(u), sum(x * x for x in u), len(u)) for arm, u in products.items()}
+        teacher.tell(told(teacher, number + 1, aligned))
+        found = shares(teacher, number + 1)
+        assert sum(found.values()) == pytest.approx(1)
+        assert min(found.values()) >= floor
+
+
+def test_in_a_scripted_world_it_finds_the_arm_that_teaches_and_the_one_that_comes_after_it():
+    config = teacher_from("align")
+    steps = 3000
+    alone = simulate_config(config, make_world("stationary", steps), steps)
+    assert alone.shares["left"] > 0.8
+    changed = simulate_config(config, make_world("switch", steps), steps)
+    assert sum(changed.played["left"][10:45]) > 4 * sum(changed.played["right"][10:45])
+    assert sum(changed.played["right"][-30:]) > 4 * sum(changed.played["left"][-30:])
