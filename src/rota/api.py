@@ -75,6 +75,7 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     from rota.student.nmt import build_student
     from rota.teachers import Classroom, build_teacher
     from rota.team import Team
+    from rota.training.alarms.guard import watch_over
     from rota.training.devsets import DevSets
     from rota.training.distributed import NoRecord
     from rota.training.journal import Journal
@@ -115,6 +116,14 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
         goal=goal,
     )
     teacher = build_teacher(config.teacher, classroom, np.random.default_rng(seed_for(config.seed, "teacher")))
+    teacher, alarms = watch_over(
+        teacher,
+        classroom,
+        listens=config.teacher.listens,
+        guard=config.teacher.guarded if training.guard is None else training.guard,
+        decide_every=config.teacher.decide_every,
+        rng=np.random.default_rng(seed_for(config.seed, "guard")),
+    )
     turns = Turns(
         teacher,
         decide_every=config.teacher.decide_every,
@@ -139,6 +148,7 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
         Run(run).checkpoints(training.keep),
         training,
         team,
+        alarms,
     )
     team.after_first(lambda: start_run(config, store, sets.sizes(turns.watches), run))
     loop.resume()

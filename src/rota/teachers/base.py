@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 import numpy as np
 from pydantic import BeforeValidator, Field
@@ -21,6 +21,9 @@ Inform = Literal["none", "rewards", "all"]
 Languages = Literal["all", "high-resource", "low-resource"] | tuple[Arm, ...]
 LossKind = Literal["plain", "smoothed"]
 Variant = Literal["paper", "released"]
+
+EXACT: Final = ("paper", "released")
+"""Variants that repeat an experiment: no guard interferes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,11 @@ class TeacherConfig(Settings, ABC):
 
     listens: ClassVar[bool] = True
     """Whether what the teacher is told changes what it answers; if not, it may be asked before it is told."""
+
+    @property
+    def guarded(self) -> bool:
+        """Whether a run stops it from training on one arm while the goal gets worse, unless the config says."""
+        return self.listens
 
     @abstractmethod
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Teacher: ...
