@@ -127,7 +127,7 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     turns = Turns(
         teacher,
         decide_every=config.teacher.decide_every,
-        observe_every=config.teacher.observe_every,
+        observe_every=config.teacher.observes_every(training.steps),
         listens=config.teacher.listens,
         broadcast=team.share,
     )

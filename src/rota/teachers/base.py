@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
@@ -149,6 +149,15 @@ class TeacherConfig(Settings, ABC):
     def gauges(self) -> Mapping[type[Measure], Any]:
         """For a teacher's own measures: the class of the gauge (:class:`rota.training.probe.Gauge`) of each."""
         return {}
+
+    def observes_every(self, steps: int) -> int | None:  # noqa: ARG002 - for those who measure at shares of the run
+        """Updates between two observations in a run of ``steps``; None: at every choice."""
+        return self.observe_every
+
+    @classmethod
+    def left_out(cls) -> Collection[str]:
+        """Settings without a use as long as the others have their defaults: ``rota teachers`` leaves them out."""
+        return ()
 
     def warmup_arms(self, classroom: Classroom, languages: Languages) -> tuple[Arm, ...]:
         """The arms of the warm-up; the shuffled baseline has mixed batches here too."""
