@@ -86,6 +86,7 @@ def build_loop(
     from rota.student.nmt import build_student
     from rota.teachers import Classroom, build_teacher
     from rota.team import Team
+    from rota.training.alarms.guard import watch_over
     from rota.training.branching import about_stem, branch
     from rota.training.devsets import DevSets
     from rota.training.distributed import NoRecord
@@ -127,10 +128,18 @@ def build_loop(
         goal=goal,
     )
     teacher = build_teacher(config.teacher, classroom, np.random.default_rng(seed_for(config.seed, "teacher")))
+    teacher, alarms = watch_over(
+        teacher,
+        classroom,
+        listens=config.teacher.listens,
+        guard=config.teacher.guarded if training.guard is None else training.guard,
+        decide_every=config.teacher.decide_every,
+        rng=np.random.default_rng(seed_for(config.seed, "guard")),
+    )
     turns = Turns(
         teacher,
         decide_every=config.teacher.decide_every,
-        observe_every=config.teacher.observe_every,
+        observe_every=config.teacher.observes_every(training.steps),
         listens=config.teacher.listens,
         broadcast=team.share,
     )
@@ -151,6 +160,7 @@ def build_loop(
         Run(run).checkpoints(training.keep),
         training,
         team,
+        alarms,
     )
 
     def begin() -> None:

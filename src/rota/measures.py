@@ -163,7 +163,7 @@ class SourceGain(Measure):
 class Aligned(NamedTuple):
     """Dot products of an arm's updates since the last observation with the direction of the goal: sums of them.
 
-    Each is, to first order and per unit of the learning rate, how far the update lowers the goal's dev loss.
+    Each is, to first order, how far the update lowers the goal's dev loss, up to a factor that all arms share.
     ``languages`` has, for each dev language, the sum of the products with its own direction and that of their squares.
     """
 
@@ -178,8 +178,8 @@ class Alignment(Measure):
     """How far the updates on each arm lead towards the goal: a mapping from the arms played to :class:`Aligned`.
 
     Every ``refresh`` updates a new direction is taken: the gradient of the goal's dev loss, on ``tokens`` of each
-    language in rotation, at the student's averaged weights. Every update then leaves the dot product of its own
-    gradient with it, which costs next to nothing. Of these measures a teacher can watch one.
+    language in rotation, at the student's averaged weights, scaled to length one. Every update then leaves the dot
+    product of its own gradient with it, which costs next to nothing. Of these measures a teacher can watch one.
 
     ``direction``: ``source-gain`` is the gradient of the dev loss minus the dev loss with the sources of other
     sentences; ``both`` adds the two directions. ``metric``: Adam divides its steps by the root of its second moments.
