@@ -173,10 +173,11 @@ class TeacherConfig(Settings, ABC):
             return None
         if type(self).warmup_arms is not TeacherConfig.warmup_arms:  # it draws from arms of its own
             return self.model_dump(mode="json")
-        shared = self.model_dump(mode="json", include={"warmup", "decide_every", "observe_every"})
-        if self.observe_every is None or self.warmup.until.steps(steps) % self.observe_every == 0:
-            shared["observe_every"] = None  # an observation ends where the warm-up does, so it does not matter how many
-        return {"name": "uniform", **shared}
+        shared = self.model_dump(mode="json", include={"warmup", "decide_every"})
+        observe = self.observes_every(steps)
+        if observe is not None and self.warmup.until.steps(steps) % observe == 0:
+            observe = None  # an observation ends where the warm-up does, so it does not matter how many there were
+        return {"name": "uniform", **shared, "observe_every": observe}
 
     def restarts_learning_rate_at(self, classroom: Classroom) -> int | None:  # noqa: ARG002 - most do not
         """The step after which the student's learning rate begins again, as in a new run; None: it does not."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,13 @@ from rota.files import folder_atomically, read_json, sha256_of
 from rota.runs import REMEDY, Run
 from rota.runs.checkpoints import MANIFEST, TREE, Checkpoint, write_manifest
 from rota.teachers import Warmup
+from rota.training.alarms.guard import Guarded
 from rota.training.loop import Loop
-from rota.types import State
+from rota.types import Arm, Decision, State
 
-OWN = ("teacher", "probe")
-"""The parts of a checkpoint that a branch does not take from its stem: nothing was measured for it, or told, there."""
+OWN = ("teacher", "probe", "alarms")
+"""The parts of a checkpoint that a branch does not take from its stem: nothing was measured for its teacher there, or
+told, and its detectors are others."""
 
 
 def stem_checkpoint(stem: Run, step: int) -> Checkpoint:
@@ -53,24 +56,49 @@ def branch(loop: Loop, stem: Run, step: int) -> None:
     if target.is_dir():
         return
     stem_checkpoint(stem, step)
-    teacher = _own_warmup(loop)
+    _check_told_nothing(loop)
+    loop.journal.close()
     for path in loop.journal.paths:
         source = stem.folder / path.name
-        if source.exists():
+        path.unlink(missing_ok=True)
+        if source.exists() and path != loop.journal.alarms.path:
             shutil.copyfile(source, path)
-    own = {"teacher": teacher.state_dict(), "probe": loop.probe.state_dict()}
-    lacking = set(loop.student.state_dict())
+    kept = {"teacher": loop.turns.teacher.state_dict(), "probe": loop.probe.state_dict()}
+    student = set(loop.student.state_dict())
+    alarms = _watch(loop, stem)
     with folder_atomically(target) as partial:
         for checkpoint in stem.checkpoints().list():
-            _rewrite(checkpoint, partial / str(checkpoint.step), own, lacking)
+            own = kept | {"alarms": alarms[checkpoint.step]}
+            _rewrite(checkpoint, partial / str(checkpoint.step), own, student)
 
 
-def _own_warmup(loop: Loop) -> Warmup:
+def _check_told_nothing(loop: Loop) -> None:
     teacher = loop.turns.teacher
-    if not isinstance(teacher, Warmup) or teacher.inform != "none":
-        kind = type(teacher).__name__
+    inner = teacher.teacher if isinstance(teacher, Guarded) else teacher
+    if not isinstance(inner, Warmup) or inner.inform != "none":
+        kind = type(inner).__name__
         raise ValueError(f"the teacher ({kind}) decides or is told something before its warm-up ends; train it whole")
-    return teacher
+
+
+def _watch(loop: Loop, stem: Run) -> dict[int, State]:
+    """The detectors see what the stem did, as if it were the loop's own; their states at its checkpoints."""
+    saved = {checkpoint.step for checkpoint in stem.checkpoints().list()}
+    validations = {entry["step"]: entry["dev_loss"] for entry in stem.read("validations")}
+    seen: Counter[Arm] = Counter()
+    states: dict[int, State] = {}
+    for entry in stem.read("steps"):
+        step = entry["step"]
+        seen.update(entry.get("tokens_by_language") or {entry["arm"]: entry["tokens"]})
+        decision = Decision(entry["arm"], why=entry["why"], probability=entry.get("probability"))
+        raised = loop.alarms.updated(step, decision, entry["loss"], seen)
+        if step in validations:
+            raised += loop.alarms.validated(step, validations[step])
+        for alarm in raised:
+            loop.journal.alarm(alarm)
+        if step in saved:
+            states[step] = loop.alarms.state_dict()
+    loop.journal.flush()
+    return states
 
 
 def _rewrite(checkpoint: Checkpoint, target: Path, own: Mapping[str, State], student: set[str]) -> None:
@@ -79,7 +107,7 @@ def _rewrite(checkpoint: Checkpoint, target: Path, own: Mapping[str, State], stu
 
     target.mkdir()
     source = checkpoint.folder
-    tree = read_json(source / TREE, *OWN, "student", remedy=REMEDY)
+    tree = read_json(source / TREE, "teacher", "student", remedy=REMEDY)
     missing = sorted(student - set(tree["student"]))
     if missing:
         raise ValueError(
