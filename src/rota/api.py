@@ -29,9 +29,12 @@ from rota.settings import FREE, ConfigError, leaves
 if TYPE_CHECKING:
     from rota.evaluation.evaluate import Evaluation
     from rota.team import Team
+    from rota.training.config import TrainingConfig
+    from rota.training.devsets import DevSets
     from rota.training.listeners import Listener
     from rota.training.loop import Loop
-    from rota.types import Arm, BatchStream, Mixture
+    from rota.training.spot_checks import SpotChecks
+    from rota.types import Arm, BatchStream, Mixture, ProbedStudent
 
 Listeners: TypeAlias = "Sequence[Listener | Callable[[Loop], Listener]]"
 """Objects that follow a run; a function is called with the loop when training begins, and returns the listener."""
@@ -74,6 +77,9 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     from rota.student.nmt import build_student
     from rota.teachers import Classroom, build_teacher
     from rota.team import Team
+    from rota.training.alarms import Alarms
+    from rota.training.alarms.by_heart import ByHeart
+    from rota.training.alarms.unaligned import Unaligned
     from rota.training.devsets import DevSets
     from rota.training.distributed import NoRecord
     from rota.training.journal import Journal
@@ -127,10 +133,19 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
         Run(run).checkpoints(training.keep),
         training,
         team,
+        Alarms([Unaligned(), ByHeart()]),
+        _spot_checks(student, sets, training),
     )
     team.after_first(lambda: start_run(config, store, sets.sizes(turns.watches), run))
     loop.resume()
     return loop
+
+
+def _spot_checks(student: ProbedStudent, sets: DevSets, training: TrainingConfig) -> SpotChecks | None:
+    from rota.training.spot_checks import SpotChecks
+
+    between = max(1, training.validate_every.steps(training.steps)) * training.tokens * training.accumulate
+    return SpotChecks(student, sets, share=training.spot_checks, tokens=between) if training.spot_checks else None
 
 
 def train(
