@@ -22,6 +22,7 @@ from rota.data.preparation.stages import Progress
 from rota.data.preparation.stages import prepare as prepare_data
 from rota.data.store import Store
 from rota.evaluation.config import Changes, EvaluationConfig
+from rota.goal import resolve
 from rota.mistakes import check_before_preparing
 from rota.runs import Run
 from rota.settings import FREE, ConfigError, leaves
@@ -94,11 +95,21 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     store.check()
     if training.threads is not None:
         torch.set_num_threads(training.threads)
-    classroom = Classroom(store.sizes, store.low_resource, training.steps, store.target_tokens)
+    goal = resolve(config.goal, store.languages, store.low_resource)
+    classroom = Classroom(
+        store.sizes,
+        store.low_resource,
+        training.steps,
+        tokens=store.target_tokens,
+        update_tokens=training.tokens * training.accumulate,
+        lr_warmup=config.student.lr_warmup.steps(training.steps),
+        goal=goal,
+    )
     student = build_student(
         config.student,
         vocabulary=store.manifest.vocabulary,
         steps=training.steps,
+        restart=config.teacher.restarts_learning_rate_at(classroom),
         seed=seed_for(config.seed, "student"),
         team=team,
     )
@@ -107,6 +118,7 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
         teacher_share=training.teacher_dev,
         division=training.dev_division,
         validate_tokens=training.validate_tokens,
+        goal=goal,
     )
     teacher = build_teacher(config.teacher, classroom, np.random.default_rng(seed_for(config.seed, "teacher")))
     turns = Turns(
@@ -237,7 +249,7 @@ def evaluate(
 ) -> Evaluation:
     """Translate and score a run's test (or dev) sets; ``changes`` take the place of the settings in its config.
 
-    ``select``: low-resource, macro, high-resource, loss or none. ``combine``: last, average or ensemble.
+    ``select``: low-resource, macro, high-resource, goal, loss or none. ``combine``: last, average or ensemble.
     """
     from rota.evaluation.evaluate import evaluate as evaluate_run
     from rota.evaluation.evaluate import open_data

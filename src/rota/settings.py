@@ -101,7 +101,8 @@ def _share(text: str) -> float:
     return percent / 100
 
 
-def _duration(value: Any) -> Duration:
+def parse_duration(value: Any) -> Duration:
+    """``16k`` or ``10%``, as a config has it."""
     if isinstance(value, Duration):
         return value
     if isinstance(value, bool) or not isinstance(value, str | int):
@@ -109,11 +110,12 @@ def _duration(value: Any) -> Duration:
     return Duration(value)
 
 
-def _written(value: Duration) -> int | str:
+def written_duration(value: Duration) -> int | str:
+    """As one writes it in YAML."""
     return str(value) if value.is_share else int(value.amount)
 
 
-DurationField = Annotated[Duration, PlainValidator(_duration), PlainSerializer(_written)]
+DurationField = Annotated[Duration, PlainValidator(parse_duration), PlainSerializer(written_duration)]
 """A field of type :class:`Duration`; serialised as it is written in YAML."""
 
 
@@ -137,9 +139,11 @@ def explain(error: ValidationError, model: type[BaseModel], within: str = "") ->
     if isinstance(inside, MistakeInsideError):
         return explain(inside.error, inside.model, place)
     if first["type"] == "extra_forbidden":
-        return f"unknown key {place!r}{_nearest(str(first['loc'][-1]), list(owner.model_fields))}"
+        known = [field.alias or name for name, field in owner.model_fields.items()]
+        return f"unknown key {place!r}{_nearest(str(first['loc'][-1]), known)}"
     if first["type"] == "missing":
-        examples = owner.model_fields[str(first["loc"][-1])].examples
+        missing = str(first["loc"][-1])
+        examples = next(f.examples for name, f in owner.model_fields.items() if missing in (name, f.alias))
         return f"{place!r} is missing" + (f"; write for example {examples[0]}" if examples else "")
     if first["type"] == "union_tag_invalid":
         context = first["ctx"]

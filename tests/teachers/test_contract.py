@@ -30,7 +30,18 @@ CASES = {
     "temperature": {"name": "temperature"},
     "fixed": {"name": "fixed", "shares": {"az": 1, "tr": 2}},
     "mixed": {"name": "mixed", "warmup": 10},
+    "temperature with a schedule": {
+        "name": "temperature",
+        "schedule": {"from": 1, "to": 5, "shape": "linear", "at": 30},
+        "warmup": 5,
+    },
+    "cooldown": {"name": "cooldown", "schedule": {"from": 5, "to": 1, "at": 20}},
+    "unimax": {"name": "unimax", "epochs": 2},
+    "unimax early": {"name": "unimax", "epochs": 1.5, "when": "early", "decide_every": 2},
+    "unimax late": {"name": "unimax", "epochs": 1, "when": "late", "warmup": 7},
     "two-phase": {"name": "two-phase", "switch": 15},
+    "two-phase with an automatic switch": {"name": "two-phase", "switch": "auto", "epochs": 20, "second": "uniform"},
+    "late": {"name": "late", "epochs": 20, "floor": 0.01, "decide_every": 2},
     "tscl": {"name": "tscl", "warmup": 10},
     "tscl without a warm-up": {"name": "tscl", "warmup": None, "reward_scale": "quantiles"},
     "tscl naive": {"name": "tscl", "warmup": 10, "algorithm": "naive", "window": 3},
@@ -42,6 +53,16 @@ CASES = {
     "dqn as released": {**DQN, "variant": "released"},
     "dqn on z-scores": {**DQN, "warmup": None, "reward_scale": "z-score", "reward_batch": "current-language"},
     "dqn that does not learn": {**DQN, "learn": False},
+    "align": {"name": "align"},
+    "align after a warm-up": {"name": "align", "warmup": 20, "observe_every": 1, "gate_every": 5},
+    "align that starts late": {
+        "name": "align",
+        "start": 45,
+        "direction": "both",
+        "observe_every": 3,
+        "decide_every": 3,
+    },
+    "align by its gate alone": {"name": "align", "direction": "none", "observe_every": 1, "gate_every": 3},
     "replay-proportions": {"name": "replay-proportions", "run": "other", "warmup": 10},
     "replay-shuffled": {"name": "replay-shuffled", "run": "other", "window": 7},
     "replay-exact": {"name": "replay-exact", "run": "other"},
@@ -85,7 +106,7 @@ def test_another_seed_gives_another_schedule():
 
 @pytest.mark.parametrize("case", CASES)
 def test_open_loop_schedules_do_not_listen_and_the_others_do(case):
-    listens = CASES[case]["name"].startswith(("tscl", "dqn", "own_"))
+    listens = CASES[case]["name"].startswith(("tscl", "dqn", "align", "own_"))
     assert Rehearsal(CASES[case]).turns.listens == listens
 
 

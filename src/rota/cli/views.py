@@ -261,12 +261,15 @@ def _added(small: str, large: str) -> str:
 
 def _written(value: object) -> str:
     """A default as one would write it in a config."""
+    from rota.settings import Settings
     from rota.teachers import TeacherConfig, WarmupConfig
 
     if isinstance(value, WarmupConfig):
         return str(value.until)
     if isinstance(value, TeacherConfig):
         return str(getattr(value, "name", ""))
+    if isinstance(value, Settings):
+        return "{" + ", ".join(f"{key}: {inner}" for key, inner in value.model_dump(mode="json").items()) + "}"
     if isinstance(value, tuple):
         return str(list(value))
     return "null" if value is None else str(value)

@@ -44,7 +44,8 @@ class World:
         return tuple(self.sizes)
 
     def classroom(self, steps: int) -> Classroom:
-        return Classroom(self.sizes, self.low_resource, steps)
+        """An update is counted as one token, so sizes are tokens too."""
+        return Classroom(self.sizes, self.low_resource, steps, self.sizes, update_tokens=1)
 
     def transfer_at(self, step: int) -> FloatArray:
         """The matrix of the update after ``step`` completed ones."""

@@ -2,9 +2,9 @@
 
 A config (``base.py``) is looked up by its name (``lookup.py``) in the registry below and builds its teacher from the
 classroom; ``build_teacher`` puts the warm-up around it (``wrappers.py``). Its card (``card.py``) is what ``rota
-teachers`` shows. Open-loop schedules are in ``static.py`` and, repeating another run, in ``controls.py``; those that
-learn are in ``bandits/`` and ``dqn/``. They turn losses into rewards (``rewards.py``) and values into choices
-(``choice.py``).
+teachers`` shows. Open-loop schedules are in ``static.py`` and, changing on the way, in ``scripted/``; ``controls.py``
+repeats another run. Those that learn are in ``bandits/`` and ``dqn/``. They turn losses into rewards (``rewards.py``)
+and values into choices (``choice.py``).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from pydantic import PlainValidator, SerializeAsAny
 
+from rota.teachers.align import AlignConfig
 from rota.teachers.bandits.matiisen import Naive, Sampling, Window
 from rota.teachers.bandits.tscl import TSCL, TSCLConfig
 from rota.teachers.base import Classroom, SizeChange, TeacherConfig, WarmupConfig
@@ -29,6 +30,10 @@ from rota.teachers.controls import (
 from rota.teachers.dqn.config import DQNConfig
 from rota.teachers.lookup import look_up
 from rota.teachers.rewards import dev_losses, measured
+from rota.teachers.scripted.late import LateConfig
+from rota.teachers.scripted.temperature import AnnealedTemperature, CooldownConfig, TemperatureConfig
+from rota.teachers.scripted.two_phase import TwoPhase, TwoPhaseConfig
+from rota.teachers.scripted.unimax import UniMaxConfig
 from rota.teachers.static import (
     FixedConfig,
     Mixed,
@@ -37,9 +42,6 @@ from rota.teachers.static import (
     ProportionalConfig,
     Static,
     Temperature,
-    TemperatureConfig,
-    TwoPhase,
-    TwoPhaseConfig,
     Uniform,
     UniformConfig,
 )
@@ -55,9 +57,13 @@ TEACHERS: dict[str, type[TeacherConfig]] = {
     "temperature": TemperatureConfig,
     "fixed": FixedConfig,
     "mixed": MixedConfig,
+    "cooldown": CooldownConfig,
+    "unimax": UniMaxConfig,
     "two-phase": TwoPhaseConfig,
+    "late": LateConfig,
     "tscl": TSCLConfig,
     "dqn": DQNConfig,
+    "align": AlignConfig,
     "replay-proportions": ReplayProportionsConfig,
     "replay-shuffled": ReplayShuffledConfig,
     "replay-exact": ReplayExactConfig,
@@ -98,6 +104,7 @@ __all__ = [
     "DQN",
     "TEACHERS",
     "TSCL",
+    "AnnealedTemperature",
     "AnyTeacherConfig",
     "Card",
     "Classroom",

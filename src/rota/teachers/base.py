@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field
 
+from rota.goal import ALL, Goal, resolve
 from rota.measures import Measure
 from rota.settings import ConfigError, Duration, DurationField, Settings
 from rota.teachers.card import Card
@@ -30,6 +31,13 @@ class Classroom:
     low_resource: tuple[Arm, ...]
     steps: int
     tokens: Mapping[Arm, int] = field(default_factory=dict)  # training target tokens by language; empty: not known
+    update_tokens: int = 0  # target tokens of an update; 0: not known
+    lr_warmup: int = 0  # steps in which the learning rate rises
+    goal: Goal = field(default_factory=dict)  # weights of the languages, which sum to 1; empty becomes: all alike
+
+    def __post_init__(self) -> None:
+        if not self.goal:
+            object.__setattr__(self, "goal", resolve(ALL, tuple(self.sizes)))
 
     @property
     def arms(self) -> tuple[Arm, ...]:
@@ -38,6 +46,18 @@ class Classroom:
     @property
     def high_resource(self) -> tuple[Arm, ...]:
         return tuple(arm for arm in self.sizes if arm not in self.low_resource)
+
+    def target_tokens(self) -> Mapping[Arm, int]:
+        """Training target tokens by language, for schedules that cannot do without."""
+        if not self.tokens:
+            raise ValueError("no target tokens are counted here; give Classroom the tokens of each language")
+        return self.tokens
+
+    def tokens_per_update(self) -> int:
+        """Target tokens of an update, for schedules that cannot do without."""
+        if not self.update_tokens:
+            raise ValueError("the tokens of an update are not known here; give Classroom its update_tokens")
+        return self.update_tokens
 
     def select(self, languages: Languages) -> tuple[Arm, ...]:
         """The languages of a group, or the named ones, which must be in the corpus."""
@@ -125,6 +145,10 @@ class TeacherConfig(Settings, ABC):
     def warmup_arms(self, classroom: Classroom, languages: Languages) -> tuple[Arm, ...]:
         """The arms of the warm-up; the shuffled baseline has mixed batches here too."""
         return classroom.select(languages)
+
+    def restarts_learning_rate_at(self, classroom: Classroom) -> int | None:  # noqa: ARG002 - most do not
+        """The step after which the student's learning rate begins again, as in a new run; None: it does not."""
+        return None
 
     def check(self, steps: int) -> None:
         """Raises ConfigError if these settings cannot work in a run of ``steps`` steps, before anything is prepared."""

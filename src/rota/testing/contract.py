@@ -18,7 +18,13 @@ from rota.teachers import Classroom, TeacherConfig, build_teacher, teacher_from
 from rota.training.turns import Turns
 from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Decision, Observation, State
 
-CLASSROOM = Classroom({"az": 5, "be": 4, "tr": 90, "ru": 80}, low_resource=("az", "be"), steps=200)
+CLASSROOM = Classroom(
+    {"az": 5, "be": 4, "tr": 90, "ru": 80},
+    low_resource=("az", "be"),
+    steps=200,
+    tokens={"az": 100, "be": 80, "tr": 900, "ru": 1600},
+    update_tokens=20,
+)
 
 
 class Rehearsal:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from rota.data.division import Division, selection_part, teacher_part
 from rota.data.store import Sentences, Store
+from rota.goal import ALL, Goal, is_alike, resolve
 from rota.measures import DevLoss, GroupLosses, JointLoss, Measure
 from rota.types import MIXED, Arm, Batch, IntArray
 
@@ -44,8 +45,17 @@ class Sample(NamedTuple):
 class DevSets:
     """The sentences of one run's measurements. ``teacher_share`` of each dev set belongs to the teacher."""
 
-    def __init__(self, store: Store, *, teacher_share: float, division: Division, validate_tokens: int) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        teacher_share: float,
+        division: Division,
+        validate_tokens: int,
+        goal: Goal | None = None,
+    ) -> None:
         self.languages = store.languages
+        self.goal = goal or resolve(ALL, self.languages)
         self._dev, self._train = store.split("dev"), store.split("train")
         self._share, self._division = teacher_share, division
         self._validate_tokens = validate_tokens
@@ -79,10 +89,23 @@ class DevSets:
         return {arm: _batch(self._dev, arm, self.teacher_part(arm), measure.tokens) for arm in self.languages}
 
     def joint(self, measure: JointLoss) -> Batch:
-        """The fixed multilingual batch: about as many tokens of every language."""
-        each = max(1, measure.tokens // len(self.languages))
-        parts = [_spread(self._dev, self.teacher_part(arm), each) for arm in self.languages]
-        return self._dev.batch(MIXED, np.concatenate(parts))
+        """The fixed multilingual batch: about as many tokens of every language.
+
+        With a goal, tokens in proportion to its weights. Where a dev set is too small for its share, weights of the
+        sentences make up for it: the weighted loss of the batch is the goal's mean of the languages' losses.
+        """
+        if is_alike(self.goal, self.languages):
+            each = max(1, measure.tokens // len(self.languages))
+            parts = [_spread(self._dev, self.teacher_part(arm), each) for arm in self.languages]
+            return self._dev.batch(MIXED, np.concatenate(parts))
+        parts = [
+            _spread(self._dev, self.teacher_part(arm), max(1, int(measure.tokens * weight)))
+            for arm, weight in self.goal.items()
+        ]
+        batch = self._dev.batch(MIXED, np.concatenate(parts))
+        tokens = [int(self._dev.target.lengths(part).sum()) for part in parts]
+        factors = np.array(list(self.goal.values())) * sum(tokens) / np.array(tokens)
+        return replace(batch, weights=np.repeat(factors, [len(part) for part in parts]))
 
     def sample(self, part: Part, arm: Arm, tokens: int, turn: int = 0) -> Sample:
         """About ``tokens`` target tokens, spread over a part of an arm's sentences; the next ones at the next turn."""

@@ -53,7 +53,9 @@ class Journal:
         self, step: int, decision: Decision, measured: Mapping[Measure, Any], rewards: Mapping[Arm, float] | None
     ) -> None:
         """What a teacher was told, as far as its measures are recorded, and the rewards that it made of it."""
-        values = {measure.record: value for measure, value in measured.items() if measure.record is not None}
+        values = {
+            measure.record: measure.written(value) for measure, value in measured.items() if measure.record is not None
+        }
         if values:
             self.observations.write({"step": step, "arm": decision.arm, **values})
         if rewards:

@@ -15,6 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from rota.goal import ALL, Goal, goal_mean, is_alike, resolve
 from rota.training.spot_checks import SpotCheck
 from rota.types import Alarm, Arm, Decision
 
@@ -52,9 +53,11 @@ class Display:
         title: str,
         languages: Sequence[Arm],
         steps: int,
+        goal: Goal | None = None,
         corpus_tokens: Mapping[Arm, int] | None = None,
     ) -> None:
         self.console, self.title, self.languages, self.steps = console, title, languages, steps
+        self.goal = goal or resolve(ALL, languages)
         self.corpus_tokens = corpus_tokens or {}  # target tokens of an epoch
         self.step = 0
         self.loss: float | None = None
@@ -95,12 +98,16 @@ class Display:
     def validated(self, step: int, dev_loss: Mapping[Arm, float]) -> None:
         self._remember(dev_loss)
         if not self.console.is_terminal:
-            mean = sum(dev_loss.values()) / len(dev_loss)
-            line = f"step {step:,}/{self.steps:,} | {self._summary()} | mean dev loss {mean:.3f}"
+            line = f"step {step:,}/{self.steps:,} | {self._summary()} | {self._mean()}"
             self.console.print(line, soft_wrap=True)
 
     def checked(self, step: int, check: SpotCheck) -> None:
         """Its alarms say what matters."""
+
+    def _mean(self) -> str:
+        """The number that the goal makes of the last dev losses."""
+        kind = "mean" if is_alike(self.goal, self.languages) else "goal's"
+        return f"{kind} dev loss {goal_mean(self.dev_loss, self.goal):.3f}"
 
     def _remember(self, dev_loss: Mapping[Arm, float]) -> None:
         self.dev_loss = dict(dev_loss)
@@ -118,7 +125,8 @@ class Display:
         bar = ProgressBar(total=self.steps, completed=self.step, width=40)
         head.add_row(Text(self.title, style="bold"), bar, f"{self.step:,}/{self.steps:,}")
         alarms = [Text(text, style="yellow") for text in self.alarms[-SHOWN_ALARMS:]]
-        return Group(head, Text(self._summary()), self._languages(), *alarms, Text(self.note, style="dim"))
+        summary = f"{self._summary()} | {self._mean()}" if self.dev_loss else self._summary()
+        return Group(head, Text(summary), self._languages(), *alarms, Text(self.note, style="dim"))
 
     def _summary(self) -> str:
         if len(self._recent) < 2:
