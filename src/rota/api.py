@@ -78,8 +78,8 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     from rota.student.nmt import build_student
     from rota.teachers import Classroom, build_teacher
     from rota.team import Team
-    from rota.training.alarms import Alarms
     from rota.training.alarms.by_heart import ByHeart
+    from rota.training.alarms.guard import watch_over
     from rota.training.alarms.unaligned import Unaligned
     from rota.training.devsets import DevSets
     from rota.training.distributed import NoRecord
@@ -121,10 +121,19 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
         goal=goal,
     )
     teacher = build_teacher(config.teacher, classroom, np.random.default_rng(seed_for(config.seed, "teacher")))
+    teacher, alarms = watch_over(
+        teacher,
+        classroom,
+        listens=config.teacher.listens,
+        guard=config.teacher.guarded if training.guard is None else training.guard,
+        decide_every=config.teacher.decide_every,
+        rng=np.random.default_rng(seed_for(config.seed, "guard")),
+        more=(Unaligned(), ByHeart()),
+    )
     turns = Turns(
         teacher,
         decide_every=config.teacher.decide_every,
-        observe_every=config.teacher.observe_every,
+        observe_every=config.teacher.observes_every(training.steps),
         listens=config.teacher.listens,
         broadcast=team.share,
     )
@@ -145,7 +154,7 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
         Run(run).checkpoints(training.keep),
         training,
         team,
-        Alarms([Unaligned(), ByHeart()]),
+        alarms,
         _spot_checks(student, sets, training),
     )
     team.after_first(lambda: start_run(config, store, sets.sizes(turns.watches), run))

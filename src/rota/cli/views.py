@@ -239,7 +239,7 @@ def teacher_table(name: str, config: type[TeacherConfig]) -> Group:
     for column in ("parameter", "default", "meaning"):
         table.add_column(column, style="cyan" if column == "parameter" else "")
     for parameter, field in config.model_fields.items():
-        if parameter != "name":
+        if parameter not in ("name", *config.left_out()):
             default = "(required)" if field.is_required() else _written(field.default)
             table.add_row(f"  {parameter}", default, field.description or "")
     titled = _titled(f"{name}: {cleandoc(config.__doc__ or '')}", table)

@@ -3,8 +3,8 @@
 A config (``base.py``) is looked up by its name (``lookup.py``) in the registry below and builds its teacher from the
 classroom; ``build_teacher`` puts the warm-up around it (``wrappers.py``). Its card (``card.py``) is what ``rota
 teachers`` shows. Open-loop schedules are in ``static.py`` and, changing on the way, in ``scripted/``; ``controls.py``
-repeats another run. Those that learn are in ``bandits/`` and ``dqn/``. They turn losses into rewards (``rewards.py``)
-and values into choices (``choice.py``).
+repeats another run. Those that learn are in ``bandits/``, ``weights/`` and ``dqn/``. They turn losses into rewards
+(``rewards.py``) and values into choices (``choice.py``).
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from rota.teachers.static import (
     Uniform,
     UniformConfig,
 )
+from rota.teachers.weights.config import PRESET_CONFIGS, WeightsConfig
 from rota.teachers.wrappers import FirstVisits, Warmup
 from rota.types import Teacher
 
@@ -62,6 +63,8 @@ TEACHERS: dict[str, type[TeacherConfig]] = {
     "two-phase": TwoPhaseConfig,
     "late": LateConfig,
     "tscl": TSCLConfig,
+    "weights": WeightsConfig,
+    **PRESET_CONFIGS,
     "dqn": DQNConfig,
     "align": AlignConfig,
     "replay-proportions": ReplayProportionsConfig,

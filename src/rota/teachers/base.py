@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 import numpy as np
 from pydantic import BeforeValidator, Field
@@ -21,6 +21,9 @@ Inform = Literal["none", "rewards", "all"]
 Languages = Literal["all", "high-resource", "low-resource"] | tuple[Arm, ...]
 LossKind = Literal["plain", "smoothed"]
 Variant = Literal["paper", "released"]
+
+EXACT: Final = ("paper", "released")
+"""Variants that repeat an experiment: no guard interferes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,11 @@ class TeacherConfig(Settings, ABC):
     listens: ClassVar[bool] = True
     """Whether what the teacher is told changes what it answers; if not, it may be asked before it is told."""
 
+    @property
+    def guarded(self) -> bool:
+        """Whether a run stops it from training on one arm while the goal gets worse, unless the config says."""
+        return self.listens
+
     @abstractmethod
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Teacher: ...
 
@@ -141,6 +149,15 @@ class TeacherConfig(Settings, ABC):
     def gauges(self) -> Mapping[type[Measure], Any]:
         """For a teacher's own measures: the class of the gauge (:class:`rota.training.probe.Gauge`) of each."""
         return {}
+
+    def observes_every(self, steps: int) -> int | None:  # noqa: ARG002 - for those who measure at shares of the run
+        """Updates between two observations in a run of ``steps``; None: at every choice."""
+        return self.observe_every
+
+    @classmethod
+    def left_out(cls) -> Collection[str]:
+        """Settings without a use as long as the others have their defaults: ``rota teachers`` leaves them out."""
+        return ()
 
     def warmup_arms(self, classroom: Classroom, languages: Languages) -> tuple[Arm, ...]:
         """The arms of the warm-up; the shuffled baseline has mixed batches here too."""
