@@ -30,9 +30,12 @@ from rota.settings import FREE, ConfigError, leaves
 if TYPE_CHECKING:
     from rota.evaluation.evaluate import Evaluation
     from rota.team import Team
+    from rota.training.config import TrainingConfig
+    from rota.training.devsets import DevSets
     from rota.training.listeners import Listener
     from rota.training.loop import Loop
-    from rota.types import Arm, BatchStream, Mixture
+    from rota.training.spot_checks import SpotChecks
+    from rota.types import Arm, BatchStream, Mixture, ProbedStudent
 
 Listeners: TypeAlias = "Sequence[Listener | Callable[[Loop], Listener]]"
 """Objects that follow a run; a function is called with the loop when training begins, and returns the listener."""
@@ -86,7 +89,9 @@ def build_loop(
     from rota.student.nmt import build_student
     from rota.teachers import Classroom, build_teacher
     from rota.team import Team
+    from rota.training.alarms.by_heart import ByHeart
     from rota.training.alarms.guard import watch_over
+    from rota.training.alarms.unaligned import Unaligned
     from rota.training.branching import about_stem, branch
     from rota.training.devsets import DevSets
     from rota.training.distributed import NoRecord
@@ -135,6 +140,7 @@ def build_loop(
         guard=config.teacher.guarded if training.guard is None else training.guard,
         decide_every=config.teacher.decide_every,
         rng=np.random.default_rng(seed_for(config.seed, "guard")),
+        more=(Unaligned(), ByHeart()),
     )
     turns = Turns(
         teacher,
@@ -161,6 +167,7 @@ def build_loop(
         training,
         team,
         alarms,
+        _spot_checks(student, sets, training),
     )
 
     def begin() -> None:
@@ -209,6 +216,13 @@ def _check_stem(config: RunConfig, store: Store, stem: Run) -> int:
     if change is not None:
         raise ConfigError(f"{stem} is not a stem of this run: {change}; give another --stem")
     return warmup_steps(config)
+
+
+def _spot_checks(student: ProbedStudent, sets: DevSets, training: TrainingConfig) -> SpotChecks | None:
+    from rota.training.spot_checks import SpotChecks
+
+    between = max(1, training.validate_every.steps(training.steps)) * training.tokens * training.accumulate
+    return SpotChecks(student, sets, share=training.spot_checks, tokens=between) if training.spot_checks else None
 
 
 def train(

@@ -60,7 +60,7 @@ def contents(run, ends=10):
 
     In those of the warm-up the next choice may have been asked for ahead, as in any run that was not stopped there.
     """
-    names = ("steps", "observations", "rewards", "validations", "alarms")
+    names = ("steps", "observations", "rewards", "validations", "spot_checks", "alarms")
     files = {name: (run / f"{name}.jsonl").read_bytes() for name in names if (run / f"{name}.jsonl").exists()}
     for path in sorted((run / "checkpoints").rglob("*")):
         if path.name.startswith("student.") or (path.is_file() and int(path.parent.name) > ends):

@@ -22,6 +22,7 @@ from rota.runs.checkpoints import MANIFEST, TREE, Checkpoint, write_manifest
 from rota.teachers import Warmup
 from rota.training.alarms.guard import Guarded
 from rota.training.loop import Loop
+from rota.training.spot_checks import SpotCheck
 from rota.types import Arm, Decision, State
 
 OWN = ("teacher", "probe", "alarms")
@@ -84,6 +85,8 @@ def _watch(loop: Loop, stem: Run) -> dict[int, State]:
     """The detectors see what the stem did, as if it were the loop's own; their states at its checkpoints."""
     saved = {checkpoint.step for checkpoint in stem.checkpoints().list()}
     validations = {entry["step"]: entry["dev_loss"] for entry in stem.read("validations")}
+    checks = {entry["step"]: entry for entry in stem.read("spot_checks")}
+    sizes = loop.probe.sets.train_tokens
     seen: Counter[Arm] = Counter()
     states: dict[int, State] = {}
     for entry in stem.read("steps"):
@@ -93,6 +96,8 @@ def _watch(loop: Loop, stem: Run) -> dict[int, State]:
         raised = loop.alarms.updated(step, decision, entry["loss"], seen)
         if step in validations:
             raised += loop.alarms.validated(step, validations[step])
+        if step in checks:
+            raised += loop.alarms.checked(step, SpotCheck.from_entry(checks[step], seen, sizes))
         for alarm in raised:
             loop.journal.alarm(alarm)
         if step in saved:

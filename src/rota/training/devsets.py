@@ -74,6 +74,12 @@ class DevSets:
     def validation(self) -> dict[Arm, Batch]:
         return {arm: _batch(self._dev, arm, self.selection_part(arm), self._validate_tokens) for arm in self.languages}
 
+    @cached_property
+    def train_tokens(self) -> dict[Arm, int]:
+        """Target tokens of the training sentences, by arm: as many as an epoch has."""
+        offsets = self._train.target.offsets
+        return {arm: int(offsets[stop] - offsets[start]) for arm, (start, stop) in self._train.ranges.items()}
+
     def by_arm(self, measure: DevLoss) -> dict[Arm, Batch]:
         """For each arm a fixed batch; as in the released code, one for all."""
         if measure.data == "first-arm-train":
