@@ -112,7 +112,7 @@ def _summary(study: Study, baseline: Row) -> Section:
     points = headlines(study, baseline)
     lead = (
         f"Each schedule is compared with {baseline.title} under the same seeds, over all languages, each of which "
-        "counts the same. Differences are means over seeds with their 95 % intervals; dev losses are nats per "
+        "counts the same. Differences are means over seeds with their 95 % intervals; losses are nats per "
         "token (less is better), chrF and BLEU are points (more is better)."
     )
     if not points:

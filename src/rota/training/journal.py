@@ -55,8 +55,9 @@ class Journal:
         if rewards:
             self.rewards.write({"step": step, "rewards": dict(rewards)})
 
-    def validation(self, step: int, dev_loss: Mapping[Arm, float]) -> None:
-        self.validations.write({"step": step, "dev_loss": dict(dev_loss)})
+    def validation(self, step: int, measured: Mapping[str, Any]) -> None:
+        """Dev losses by language, and what else was measured with them."""
+        self.validations.write({"step": step, **measured})
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:

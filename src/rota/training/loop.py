@@ -106,11 +106,11 @@ class Loop:
 
     def _validate(self) -> None:
         with self.journal.timed("validations"):
-            dev_loss = self.probe.validate(self.step)
-        self.journal.validation(self.step, dev_loss)
+            found = self.probe.validate(self.step)
+        self.journal.validation(self.step, found.record())
         self.journal.timing(self.step)
         for listener in self.listeners:
-            listener.validated(self.step, dev_loss)
+            listener.validated(self.step, found.dev_loss)
 
     def save(self) -> None:
         """A checkpoint of this very moment; the records it relies on reach the disk first."""
