@@ -40,6 +40,9 @@ class Heard:
     def saved(self, step):
         self.log.append(f"saved at {step}")
 
+    def alarmed(self, alarm):
+        self.log.append(f"alarm at {alarm.step}")
+
 
 class Progress(Heard):
     def __call__(self, stage, done, total):

@@ -95,3 +95,8 @@ def test_a_message_about_all_settings_does_not_repeat_them():
 def test_the_pieces_of_a_mapping_may_be_called_like_types():
     message = "shares.str: Input should be a valid number, unable to parse string as a number (it is 'x')"
     assert mistake({"shares": {"str": "x"}}) == message
+
+
+def test_a_count_beyond_all_numbers_is_refused():
+    with pytest.raises(ValueError, match="is too large a number"):
+        parse_count("9" * 400 + "k")

@@ -8,21 +8,31 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer, model_validator
 
 from rota.data.corpora.sources import CorpusConfig
 from rota.data.preparation.cleaning import CleaningConfig
 from rota.data.preparation.mess import MessConfig
 from rota.data.subwords import SubwordsConfig
 from rota.evaluation.config import EvaluationConfig
-from rota.settings import BEFORE, ConfigError, Count, Settings, explain, with_earlier, without_earlier
+from rota.goal import ALL, GoalSetting
+from rota.settings import (
+    BEFORE,
+    ConfigError,
+    Count,
+    Settings,
+    explain,
+    short,
+    where_used,
+    with_earlier,
+    without_earlier,
+)
 from rota.student.config import StudentConfig
 from rota.teachers import TEACHERS, AnyTeacherConfig, TeacherConfig
 from rota.teachers.lookup import find_kind
 from rota.teachers.static import UniformConfig
 from rota.training.config import TrainingConfig
+from rota.yaml_text import DEEPEST, YAMLMistakeError, parse_yaml
 
 
 class DataConfig(CorpusConfig):
@@ -53,11 +63,25 @@ class RunConfig(Settings):
         "run", pattern=r"^[\w.-]*[\w-][\w.-]*$", description="names the folders; by default that of the config file"
     )
     seed: Count = Field(1, ge=0, description="from which every random choice follows")
+    goal: GoalSetting = Field(ALL, description="all, low-resource, high-resource, a language, or weights by language")
     data: DataConfig
     student: StudentConfig = StudentConfig()
     teacher: AnyTeacherConfig = UniformConfig()
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _select_for_the_goal(cls, values: Any) -> Any:
+        """Who names a goal wants the checkpoints that are best at it, unless the config selects otherwise."""
+        if not isinstance(values, dict) or values.get("goal", ALL) == ALL:
+            return values
+        evaluation = values.get("evaluation", {})
+        return {**values, "evaluation": {"select": "goal", **evaluation}} if isinstance(evaluation, dict) else values
+
+    @model_serializer(mode="wrap")
+    def _goal_where_there_is_one(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return where_used(self, write(self), "goal")
 
     @property
     def data_folder(self) -> Path:
@@ -162,33 +186,15 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ConfigError(f"no config {str(path)!r}; give the path of a YAML file")
     try:
-        values = _parse_yaml(path.read_text(encoding="utf-8"))
+        values = parse_yaml(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
-    except _YAMLMistakeError as mistake:
+    except YAMLMistakeError as mistake:
         line = "" if mistake.line is None else f", line {mistake.line}"
         raise ConfigError(f"{path}{line}: {mistake}; the file is not valid YAML") from None
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: a config is a mapping of keys such as data, teacher and training")
     return values
-
-
-class _YAMLMistakeError(Exception):
-    """What is wrong, in one line, and in which line of the text, if that is known."""
-
-    def __init__(self, problem: str, line: int | None = None) -> None:
-        super().__init__(" ".join(problem.split()))
-        self.line = line
-
-
-def _parse_yaml(text: str) -> Any:
-    try:
-        return YAML(typ="safe", pure=True).load(text)
-    except MarkedYAMLError as error:
-        mark = error.problem_mark
-        raise _YAMLMistakeError(str(error.problem), None if mark is None else mark.line + 1) from None
-    except (YAMLError, ValueError) as error:  # ValueError: a date such as 2024-13-45
-        raise _YAMLMistakeError(str(error)) from None
 
 
 _SHORT_FOR = {"teacher": "name", "first": "name", "second": "name", "warmup": "until"}
@@ -198,20 +204,22 @@ _SHORT_FOR = {"teacher": "name", "first": "name", "second": "name", "warmup": "u
 def apply_override(values: dict[str, Any], override: str) -> None:
     """``teacher.temperature=2`` sets one value; what is right of the ``=`` is read as YAML."""
     key, equals, written = override.partition("=")
-    keys = [part.strip() for part in key.split(".")]
+    keys, shown = [part.strip() for part in key.split(".")], short(override)
     if not (equals and all(keys)):
-        raise ConfigError(f"--set {override!r} is not understood; write for example --set training.steps=10k")
+        raise ConfigError(f"--set {shown} is not understood; write for example --set training.steps=10k")
+    if len(keys) > DEEPEST:
+        raise ConfigError(f"--set {shown} has {len(keys):,} keys; a config has about five levels")
     try:
-        value = _parse_yaml(written)
-    except _YAMLMistakeError as mistake:
-        raise ConfigError(f"--set {override!r}: {mistake}; what follows the = must be valid YAML") from None
+        value = parse_yaml(written)
+    except YAMLMistakeError as mistake:
+        raise ConfigError(f"--set {shown}: {mistake}; what follows the = must be valid YAML") from None
     for place, parent in enumerate(keys[:-1], start=1):
         below = values.get(parent)
         if parent in _SHORT_FOR and isinstance(below, str | int | float):
             below = {_SHORT_FOR[parent]: below}
         if not isinstance(below, dict | None):
             above = ".".join(keys[:place])
-            raise ConfigError(f"--set {override!r}: {above} is {below!r}, which has no keys; write --set {above}=...")
+            raise ConfigError(f"--set {shown}: {above} is {short(below)}, which has no keys; write --set {above}=...")
         values[parent] = dict(below or {})
         values = values[parent]
     values[keys[-1]] = value

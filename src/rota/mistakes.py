@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rota.config import RunConfig
+from rota.goal import GROUPS, resolve
 from rota.runs import Run
 from rota.settings import ConfigError
 
@@ -21,6 +22,7 @@ def check_before_preparing(config: RunConfig, run: Path, team: Team) -> None:
     from rota.student.hardware import check_machine
 
     check_durations(config)
+    check_goal(config)
     check_machine(config.student)
     check_sharing(config, run, team)
 
@@ -29,11 +31,22 @@ def check_durations(config: RunConfig) -> None:
     """Warm-ups and phases that outlast a run are nearly always settings of a longer one."""
     steps = config.training.steps
     config.teacher.check(steps)
+    restart = config.student.learning_rate.restart
+    if restart is not None and not 0 < restart.steps(steps) < steps:
+        comes = f"student.learning_rate.restart is step {restart.steps(steps):,} and the run has {steps:,}"
+        raise ConfigError(f"{comes}; write for example 50%")
     rising = config.student.lr_warmup.steps(steps)
     if rising >= steps:
         logger.warning(
             "student.lr_warmup lasts %d steps and the run %d: the rate never reaches its peak", rising, steps
         )
+
+
+def check_goal(config: RunConfig) -> None:
+    """A goal among languages that the config does not have; which of them are low-resource is known only later."""
+    languages = config.data.known_languages
+    if languages and config.goal not in GROUPS:
+        resolve(config.goal, languages)
 
 
 def check_sharing(config: RunConfig, run: Path, team: Team) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import NoneType, UnionType
@@ -31,6 +32,11 @@ def where_used(model: BaseModel, written: dict[str, Any], *names: str) -> dict[s
 class ConfigError(ValueError):
     """A mistake in a config: one line that names the place, the value and the remedy."""
 
+    def __init__(self, message: str) -> None:
+        line = " ".join(message.split())
+        # A whole file may stand where a word was expected.
+        super().__init__(line if len(line) <= 800 else f"{line[:500]} ... {line[-250:]}")
+
 
 _COUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([km]?)", re.IGNORECASE)
 _FACTOR = {"": 1, "k": 1_000, "m": 1_000_000}
@@ -47,6 +53,8 @@ def parse_count(value: Any) -> Any:
 
 
 def _whole(number: float, written: str) -> int:
+    if not math.isfinite(number):
+        raise ValueError(f"{short(written)} is too large a number")
     if abs(number - round(number)) > 1e-6:
         raise ValueError(f"{written!r} is not a whole number")
     return round(number)
@@ -93,7 +101,8 @@ def _share(text: str) -> float:
     return percent / 100
 
 
-def _duration(value: Any) -> Duration:
+def parse_duration(value: Any) -> Duration:
+    """``16k`` or ``10%``, as a config has it."""
     if isinstance(value, Duration):
         return value
     if isinstance(value, bool) or not isinstance(value, str | int):
@@ -101,11 +110,12 @@ def _duration(value: Any) -> Duration:
     return Duration(value)
 
 
-def _written(value: Duration) -> int | str:
+def written_duration(value: Duration) -> int | str:
+    """As one writes it in YAML."""
     return str(value) if value.is_share else int(value.amount)
 
 
-DurationField = Annotated[Duration, PlainValidator(_duration), PlainSerializer(_written)]
+DurationField = Annotated[Duration, PlainValidator(parse_duration), PlainSerializer(written_duration)]
 """A field of type :class:`Duration`; serialised as it is written in YAML."""
 
 
@@ -129,9 +139,11 @@ def explain(error: ValidationError, model: type[BaseModel], within: str = "") ->
     if isinstance(inside, MistakeInsideError):
         return explain(inside.error, inside.model, place)
     if first["type"] == "extra_forbidden":
-        return f"unknown key {place!r}{_nearest(str(first['loc'][-1]), list(owner.model_fields))}"
+        known = [field.alias or name for name, field in owner.model_fields.items()]
+        return f"unknown key {place!r}{_nearest(str(first['loc'][-1]), known)}"
     if first["type"] == "missing":
-        examples = owner.model_fields[str(first["loc"][-1])].examples
+        missing = str(first["loc"][-1])
+        examples = next(f.examples for name, f in owner.model_fields.items() if missing in (name, f.alias))
         return f"{place!r} is missing" + (f"; write for example {examples[0]}" if examples else "")
     if first["type"] == "union_tag_invalid":
         context = first["ctx"]
@@ -142,11 +154,11 @@ def explain(error: ValidationError, model: type[BaseModel], within: str = "") ->
         return f"'{place}.{key}' is missing"
     if others:
         allowed = ", or ".join(_plain(found["msg"]).removeprefix("Input should be ") for found in (first, *others))
-        return f"{place}: {_short(first['input'])} is not understood; it should be {allowed}"
+        return f"{place}: {short(first['input'])} is not understood; it should be {allowed}"
     message = _plain(first["msg"])
     # A component's own message about all its settings names those that matter.
     own = first["type"] == "value_error" and isinstance(first["input"], Mapping)
-    value = "" if own or repr(first["input"]) in message else f" (it is {_short(first['input'])})"
+    value = "" if own or repr(first["input"]) in message else f" (it is {short(first['input'])})"
     return f"{place}: {message}{value}" if place else message
 
 
@@ -207,7 +219,8 @@ def _tag(model: type[BaseModel]) -> str | None:
     return None if field is None or field.default is None else str(field.default)
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """A value as it is shown in a message."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -233,7 +246,7 @@ def _nearest(key: str, known: list[str]) -> str:
 FREE: Final = frozenset(
     {
         *("name", "data.folder", "student.compile", "student.device", "student.piece_tokens", "teacher.run"),
-        *("training.keep", "training.tensorboard", "training.threads"),
+        *("training.keep", "training.spot_checks", "training.tensorboard", "training.threads"),
     }
 )
 """Settings that may differ between two parts of a run.
@@ -246,6 +259,7 @@ may have moved; the teacher itself refuses another run in it.
 BEFORE: Final[Mapping[str, Any]] = {
     "training.dev_division": "alternate",
     "training.mixed_batches": "by-length",
+    "training.guard": False,
     "teacher.split_at_warmup": False,
 }
 """Settings that are younger than some runs, with what those runs did, where that is not the default now.

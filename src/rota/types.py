@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
@@ -130,6 +130,7 @@ class Projection(NamedTuple):
 
     dot: float
     norm: float
+    others: tuple[float, ...] = ()  # dot products with the other directions, in their order
 
 
 class Gradient(Protocol):
@@ -219,6 +220,24 @@ class Observation:
         return dict(total)
 
 
+class Alarm(NamedTuple):
+    """Trouble that a run has noticed: raised once for each kind and arm."""
+
+    step: int
+    kind: str  # such as "one-arm", "rising-loss"
+    arm: Arm | None  # which it is about; None: the run as a whole
+    text: str  # what was seen, and what to do: one or two plain sentences
+
+
+@runtime_checkable
+class RaisesAlarms(Protocol):
+    """A teacher that says when something is wrong with itself. It may say the same again: only the first is heard."""
+
+    def alarms(self, step: int) -> Iterable[Alarm]:
+        """Called after each ``tell``."""
+        ...
+
+
 class Teacher(Checkpointable, Protocol):
     """Decides what the student trains on. ``ask`` comes before the updates, ``tell`` after them."""
 
@@ -276,8 +295,8 @@ class ProbedStudent(Student, Protocol):
         """
         ...
 
-    def follow(self, direction: Gradient | None) -> None:
-        """From now on every update leaves a :class:`Projection` on this direction; None: no longer."""
+    def follow(self, direction: Gradient | None, others: Sequence[Gradient] = ()) -> None:
+        """From now on every update leaves a :class:`Projection` on these directions; None: no longer."""
         ...
 
     def examine(

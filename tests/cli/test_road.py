@@ -252,10 +252,14 @@ def test_teachers_can_be_tried_on_a_scripted_student(rota):
     assert "uniform: unknown key 'teacher.epsilon'" in " ".join(error.split())
 
 
-def test_the_teachers_are_listed_with_their_parameters(rota):
+def test_the_teachers_are_listed_and_each_has_its_parameters(rota):
     code, output, _ = rota("teachers")
     assert code == 0
-    for words in ("uniform", "proportional", "temperature", "mixed", "two-phase", "decide_every", "(required)"):
+    for words in ("uniform", "proportional", "temperature", "mixed", "two-phase"):
+        assert words in output
+    code, output, _ = rota("teachers", "fixed")
+    assert code == 0
+    for words in ("decide_every", "(required)"):
         assert words in output
 
 

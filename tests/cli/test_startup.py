@@ -33,11 +33,12 @@ data:
     [
         ["--help"],
         ["teachers"],
+        ["teachers", "dqn"],
         ["compare", "laptop", "--dry-run"],
         ["prepare", "small.yaml"],
         ["report", str(RECORDS), "--out", "report"],
     ],
-    ids=lambda arguments: arguments[0],
+    ids=" ".join,
 )
 def test_no_torch(arguments, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -235,7 +235,7 @@ def test_the_plans_on_the_page_about_suites_are_what_the_command_prints(rota, tm
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("moon",), "no suite 'moon'; give laptop, controls, paper"),
+        (("moon",), "no suite 'moon'; give laptop, controls, order, paper"),
         (("small.yaml", "--rows", "moon"), "no row 'moon' in suite 'small'; it has uniform, warm"),
         (("small.yaml", "--seeds", "x"), "seeds 'x' are not understood"),
         (("small.yaml", "--steps", "0"), "--steps is 0; give at least 1"),

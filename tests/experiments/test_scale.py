@@ -9,7 +9,7 @@ from rota.experiments.suites.paper import BASE, CONTROLS, DQN_ABLATION, MAIN, TS
 from rota.settings import ConfigError, Duration, DurationField
 from rota.teachers.base import TeacherConfig
 from rota.teachers.dqn.config import same_fraction
-from rota.teachers.static import TwoPhaseConfig
+from rota.teachers.scripted.two_phase import TwoPhaseConfig
 
 SIZE = Scale(steps=1_500, tokens=1_000, peak=0.003, more_decisions=5)
 ROWS = MAIN | TSCL_ABLATION | DQN_ABLATION | CONTROLS
@@ -158,3 +158,8 @@ def test_the_shape_of_the_learning_rate_and_its_cooldown_keep_their_share():
     # The peak of the full-size run: 10 / sqrt(512 * 16,000).
     assert found["learning_rate"].pop("peak") == pytest.approx(0.0034939, rel=1e-4)
     assert found["learning_rate"] == {"decay": "warmup-stable-decay", "cooldown": 150}
+
+
+def test_the_learning_rate_restarts_after_the_same_share_of_the_run():
+    values = {"data": {"corpus": "synthetic"}, "student": {"learning_rate": {"peak": 0.1, "restart": "75k"}}}
+    assert scaled(values, Scale(steps=1_500))["student"]["learning_rate"]["restart"] == 750

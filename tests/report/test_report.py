@@ -10,7 +10,7 @@ from made_runs import SIZES, everywhere, make_run, make_suite, write_json
 from rota.report.assemble import make_report
 from rota.report.figures.teachers import scores_figure
 from rota.report.folders import copy_records
-from rota.report.sentences import missing
+from rota.report.sentences import alarms_raised, missing
 from rota.report.study import read_study
 
 UNFINISHED = "it counts in no table, its curves are drawn as far as they go."
@@ -255,3 +255,18 @@ def test_mistakes_of_the_command_are_one_line(rota, suite, tmp_path):
     code, _, error = rota("report", suite, "--baseline", "moon", "--out", tmp_path / "out")
     assert "--baseline is 'moon'; the rows with runs are uniform, dqn" in error
     assert not (tmp_path / "out").exists()
+
+
+def test_alarms_of_all_runs_are_listed_and_very_many_are_counted(tmp_path):
+    alarm = {"step": 1_500, "kind": "one-arm", "arm": "az", "text": "az had every update & more; look at the teacher."}
+    make_run(tmp_path / "a" / "seed-1", alarms=[alarm])
+    make_run(tmp_path / "b" / "seed-2", alarms=[{**alarm, "arm": str(number)} for number in range(27)])
+    page = make_report([tmp_path / "a"], tmp_path / "report").page.read_text(encoding="utf-8")
+    assert "a (warm-up 10%), seed 1, step 1,500: az had every update &amp; more; look at the teacher." in page
+    points = alarms_raised(read_study([tmp_path / "a", tmp_path / "b"]))
+    assert len(points) == 26
+    assert points[-1] == "3 more alarms in alarms.jsonl of the runs."
+
+
+def test_a_study_without_alarms_has_no_section_of_them(report):
+    assert "What training noticed" not in report[0].page.read_text(encoding="utf-8")

@@ -263,6 +263,7 @@ def test_copied_records_have_no_models_and_make_the_same_study(tmp_path):
         tmp_path / "suite" / "dqn" / "seed-1", teacher="dqn", observations=[{"step": 1, "arm": "az", "joint_loss": 1.0}]
     )
     write_lines(run / "rewards.jsonl", [{"step": 1, "rewards": {"az": 0.5}}])
+    write_lines(run / "alarms.jsonl", [{"step": 1, "kind": "one-arm", "arm": "az", "text": "too much az"}])
     for extra in (
         "checkpoints/20/student.network.safetensors",
         "translations/20.txt",
@@ -278,6 +279,7 @@ def test_copied_records_have_no_models_and_make_the_same_study(tmp_path):
         "run.json",
         "validations.jsonl",
         "timings.jsonl",
+        "alarms.jsonl",
         "evals.jsonl",
         "steps.jsonl.gz",
         "observations.jsonl.gz",

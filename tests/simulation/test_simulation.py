@@ -97,6 +97,26 @@ def test_noise_is_in_what_is_measured_and_not_in_what_is_learned():
     assert pupil.losses().tolist() == [5.0, 5.0]
 
 
+def test_the_effects_of_an_update_are_what_the_update_then_does():
+    world = make_world("transfer", 30)
+    for arm in world.arms:
+        pupil = student(world)
+        for played in ("az", "ru", "ru", "gl"):
+            pupil.update(played)
+        before, effects = pupil.losses(), pupil.scene(PLAYED_LEFT).effects[arm]
+        pupil.update(arm)
+        assert list(effects) == list(world.arms)
+        assert list(effects.values()) == pytest.approx((before - pupil.losses()).tolist(), abs=1e-12)
+
+
+def test_noise_is_in_the_effects_too_and_leaves_that_of_the_losses_alone():
+    pupil = student(replace(make_world("stationary", 100), noise=0.5))
+    scenes = [pupil.scene(PLAYED_LEFT) for _ in range(400)]
+    assert np.std([scene.effects["left"]["right"] for scene in scenes]) == pytest.approx(0.5, abs=0.05)
+    stream = np.random.default_rng(1).standard_normal((400, 2))  # as it was before effects were shown
+    assert [scene.losses["left"] for scene in scenes] == (5.0 + 0.5 * stream[:, 0]).tolist()
+
+
 def test_a_restored_student_goes_on_as_if_nothing_had_happened():
     world = replace(make_world("transfer", 100), noise=0.1)
     first, second = student(world), ScriptedStudent(world, np.random.default_rng(7))

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from rota.config import parse_recorded
-from rota.settings import Duration
+from rota.settings import ConfigError, Duration
 from rota.student.config import LearningRate, Schedule, StudentConfig
 from rota.student.nmt import build_student
 
@@ -159,3 +159,27 @@ def test_what_is_written_of_a_rate_is_what_was_written_before_there_were_cooldow
     stable = LearningRate(peak=0.1, decay="warmup-stable-decay", cooldown="10%")
     assert stable.model_dump(mode="json")["cooldown"] == "10%"
     assert LearningRate.model_validate(stable.model_dump(mode="json")) == stable
+
+
+@pytest.mark.parametrize("decay", ["inverse-sqrt", "linear", "cosine", "hold-then-inverse-sqrt"])
+def test_a_rate_that_restarts_is_that_of_two_runs_one_after_the_other(decay):
+    whole = Schedule(0.8, 10, 100, decay, restart=60)
+    first, second = Schedule(0.8, 10, 60, decay), Schedule(0.8, 10, 40, decay)
+    assert [whole(step) for step in range(1, 61)] == [first(step) for step in range(1, 61)]
+    assert [whole(step) for step in range(61, 101)] == [second(step) for step in range(1, 41)]
+
+
+def test_the_rate_restarts_where_the_config_or_the_teacher_says_but_not_at_both():
+    own = StudentConfig(lr_warmup=Duration(10), learning_rate=LearningRate(peak=0.1, restart=Duration("50%")))
+    assert own.schedule(200)(101) == pytest.approx(0.01)
+    plain = StudentConfig(lr_warmup=Duration(10), learning_rate=LearningRate(peak=0.1))
+    assert plain.schedule(200, restart=50)(51) == pytest.approx(0.01)
+    with pytest.raises(ConfigError, match="restart is 50% and teacher.restart_learning_rate is true; keep one"):
+        own.schedule(200, restart=50)
+
+
+def test_only_a_rate_that_restarts_says_so():
+    assert "restart" not in LearningRate(peak=0.1).model_dump()
+    written = LearningRate(peak=0.1, restart=Duration("50%")).model_dump(mode="json")
+    assert written["restart"] == "50%"
+    assert LearningRate.model_validate(written).restart == Duration("50%")

@@ -8,6 +8,7 @@ from replay_cases import make_run
 from rota.teachers import TEACHERS, Uniform
 from rota.teachers.bandits.tscl import TSCLConfig
 from rota.teachers.static import UniformConfig
+from rota.teachers.weights.presets import PRESETS
 from rota.testing import Rehearsal, TeacherContract
 from rota.testing.contract import CLASSROOM
 
@@ -30,7 +31,18 @@ CASES = {
     "temperature": {"name": "temperature"},
     "fixed": {"name": "fixed", "shares": {"az": 1, "tr": 2}},
     "mixed": {"name": "mixed", "warmup": 10},
+    "temperature with a schedule": {
+        "name": "temperature",
+        "schedule": {"from": 1, "to": 5, "shape": "linear", "at": 30},
+        "warmup": 5,
+    },
+    "cooldown": {"name": "cooldown", "schedule": {"from": 5, "to": 1, "at": 20}},
+    "unimax": {"name": "unimax", "epochs": 2},
+    "unimax early": {"name": "unimax", "epochs": 1.5, "when": "early", "decide_every": 2},
+    "unimax late": {"name": "unimax", "epochs": 1, "when": "late", "warmup": 7},
     "two-phase": {"name": "two-phase", "switch": 15},
+    "two-phase with an automatic switch": {"name": "two-phase", "switch": "auto", "epochs": 20, "second": "uniform"},
+    "late": {"name": "late", "epochs": 20, "floor": 0.01, "decide_every": 2},
     "tscl": {"name": "tscl", "warmup": 10},
     "tscl without a warm-up": {"name": "tscl", "warmup": None, "reward_scale": "quantiles"},
     "tscl naive": {"name": "tscl", "warmup": 10, "algorithm": "naive", "window": 3},
@@ -42,9 +54,31 @@ CASES = {
     "dqn as released": {**DQN, "variant": "released"},
     "dqn on z-scores": {**DQN, "warmup": None, "reward_scale": "z-score", "reward_batch": "current-language"},
     "dqn that does not learn": {**DQN, "learn": False},
+    "align": {"name": "align"},
+    "align after a warm-up": {"name": "align", "warmup": 20, "observe_every": 1, "gate_every": 5},
+    "align that starts late": {
+        "name": "align",
+        "start": 45,
+        "direction": "both",
+        "observe_every": 3,
+        "decide_every": 3,
+    },
+    "align by its gate alone": {"name": "align", "direction": "none", "observe_every": 1, "gate_every": 3},
     "replay-proportions": {"name": "replay-proportions", "run": "other", "warmup": 10},
     "replay-shuffled": {"name": "replay-shuffled", "run": "other", "window": 7},
     "replay-exact": {"name": "replay-exact", "run": "other"},
+    "weights": {"name": "weights", "signal": "excess", "loss": "dev", "rule": "mirror", "pull": 0.1, "warmup": 10},
+    "weights by the actor": {"name": "weights", "rule": "actor", "reweight_every": 3, "prior": "proportional"},
+    "weights by adam": {"name": "weights", "rule": "actor", "actor": "adam", "floor": 0},
+    "weights of some": {
+        "name": "weights",
+        "prior": {"name": "fixed", "shares": {"az": 1, "tr": 2}},
+        "scale": "z-score",
+    },
+    **{name: {"name": name} for name in PRESETS},
+    **{f"{name} as published": {"name": name, "variant": "source"} for name in PRESETS},
+    "exp3 that changes rarely": {"name": "exp3", "decide_every": 2, "reweight_every": 6, "warmup": 10},
+    "odm after a warm-up that it hears": {"name": "odm", "warmup": {"until": 20, "inform": "all"}, "start": 4},
     "a user's own": {"name": "own_teacher:WorstFirstConfig", "epsilon": 0.3},
     "one with a measure of its own": {"name": "own_measure:TailFirstConfig", "epsilon": 0.3},
 }
@@ -85,7 +119,8 @@ def test_another_seed_gives_another_schedule():
 
 @pytest.mark.parametrize("case", CASES)
 def test_open_loop_schedules_do_not_listen_and_the_others_do(case):
-    listens = CASES[case]["name"].startswith(("tscl", "dqn", "own_"))
+    name = CASES[case]["name"]
+    listens = name.startswith(("tscl", "dqn", "align", "own_", "weights")) or name in PRESETS
     assert Rehearsal(CASES[case]).turns.listens == listens
 
 

@@ -6,7 +6,8 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from rota.teachers import TEACHERS, AnyTeacherConfig, Classroom, build_teacher
-from rota.teachers.static import Mixed, Proportional, Static, Temperature, TwoPhase, Uniform
+from rota.teachers.scripted.two_phase import TwoPhase
+from rota.teachers.static import Mixed, Proportional, Static, Temperature, Uniform
 
 SIZES = {"az": 100, "be": 300, "tr": 600}
 CLASSROOM = Classroom(SIZES, low_resource=("az", "be"), steps=1000)

@@ -65,7 +65,7 @@ def report(
 
 @app.command()
 def compare(
-    suite: Annotated[str, typer.Argument(help="laptop, controls, paper, or a YAML file.", metavar="SUITE")],
+    suite: Annotated[str, typer.Argument(help="laptop, controls, order, paper, or a YAML file.", metavar="SUITE")],
     seeds: Annotated[
         str | None, typer.Option(help="How many (5), or which (1,2,3); by default as in the suite.")
     ] = None,

@@ -11,15 +11,22 @@ from rota.cli.application import RunPath, app
 
 
 @app.command()
-def teachers() -> None:
-    """List the teachers with their parameters, defaults and sources.
+def teachers(
+    name: Annotated[
+        str | None, typer.Argument(help="A teacher, for its settings, defaults and source.", metavar="NAME")
+    ] = None,
+) -> None:
+    """List the teachers: what each does and observes, the time it adds, its source; with NAME, one of them in detail.
 
-    Example: rota teachers | less
+    Example: rota teachers temperature
     """
     from rota.teachers import TEACHERS
+    from rota.teachers.lookup import find_kind
 
-    for name, config in TEACHERS.items():
-        views.console.print(views.teacher_table(name, config))
+    if name is None:
+        views.console.print(views.teacher_list(TEACHERS), soft_wrap=True)
+    else:
+        views.console.print(views.teacher_table(name, find_kind(name, TEACHERS)))
 
 
 @app.command()

@@ -11,7 +11,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
+from inspect import cleandoc
 from pathlib import Path
+from textwrap import wrap
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -214,26 +216,64 @@ def sample_table(samples: Sequence[Mapping[str, str]]) -> Group:
     return _titled("samples", table)
 
 
+def teacher_list(configs: Mapping[str, type[TeacherConfig]]) -> Text:
+    """One line for each teacher, by family, in 80 columns; above them what to use when in doubt."""
+    from rota.teachers.card import ADVICE, FAMILIES
+
+    cards = {name: config.card for name, config in configs.items() if config.card is not None}
+    width = max(18, *map(len, cards))
+    head = f"{'':<{width}} {'':25} {'observes':<10} {'750':>5} {'8,000':>5} source"
+    lines = [*wrap(ADVICE, 80), "", "The numbers: time that a teacher adds at updates of 750 and 8,000 tokens.", head]
+    text = Text("\n".join(lines))
+    for family, title in FAMILIES.items():
+        members = {name: card for name, card in cards.items() if card.family == family}
+        text.append(f"\n{title}" if members else "", style="bold")
+        for name, card in members.items():
+            small, large = card.cost
+            text.append(f"\n{name:<{width}}", style="cyan")
+            text.append(f" {card.line:<25} {card.observes:<10} {small:>5} {large:>5} {card.source}")
+    return text
+
+
 def teacher_table(name: str, config: type[TeacherConfig]) -> Group:
-    """What a teacher does, and its parameters with defaults."""
+    """What a teacher does, where it comes from, and its parameters with defaults."""
+    from rota.teachers.card import FAMILIES
+
     table = _table()
     for column in ("parameter", "default", "meaning"):
         table.add_column(column, style="cyan" if column == "parameter" else "")
     for parameter, field in config.model_fields.items():
-        if parameter != "name":
+        if parameter not in ("name", *config.left_out()):
             default = "(required)" if field.is_required() else _written(field.default)
             table.add_row(f"  {parameter}", default, field.description or "")
-    return _titled(f"{name}: {(config.__doc__ or '').strip()}", table)
+    titled = _titled(f"{name}: {cleandoc(config.__doc__ or '')}", table)
+    if config.card is None:
+        return titled
+    card, (small, large) = config.card, config.card.cost
+    said = [
+        f"family    {FAMILIES[card.family]}",
+        f"observes  {card.observes}",
+        f"adds      {_added(small, large)} to the time of a run",
+        f"source    {card.reference}",
+    ]
+    return Group(*titled.renderables[:1], Text("\n".join(said)), *titled.renderables[1:])
+
+
+def _added(small: str, large: str) -> str:
+    return "nothing" if small == large == "0" else f"{small} (updates of 750 tokens) or {large} (8,000 tokens)"
 
 
 def _written(value: object) -> str:
     """A default as one would write it in a config."""
+    from rota.settings import Settings
     from rota.teachers import TeacherConfig, WarmupConfig
 
     if isinstance(value, WarmupConfig):
         return str(value.until)
     if isinstance(value, TeacherConfig):
         return str(getattr(value, "name", ""))
+    if isinstance(value, Settings):
+        return "{" + ", ".join(f"{key}: {inner}" for key, inner in value.model_dump(mode="json").items()) + "}"
     if isinstance(value, tuple):
         return str(list(value))
     return "null" if value is None else str(value)

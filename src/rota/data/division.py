@@ -84,15 +84,20 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def text_hashes(side: Flat, start: int, stop: int) -> Hashes:
-    """A hash of each sentence's tokens and their order: the same on every machine and with every version of numpy.
+    """A hash of each sentence's tokens and their order: the same on every machine and with every version of numpy."""
+    tokens = side.tokens[side.offsets[start] : side.offsets[stop]]
+    return sentence_hashes(tokens, np.diff(side.offsets[start : stop + 1]))
+
+
+def sentence_hashes(tokens: IntArray, lengths: IntArray) -> Hashes:
+    """The same of sentences that lie one after the other.
 
     Each token is mixed with its position, and the results are summed modulo 2 ** 64.
     """
-    offsets = side.offsets[start : stop + 1] - side.offsets[start]
-    tokens = side.tokens[side.offsets[start] : side.offsets[stop]].astype(np.uint64)
-    lengths = np.diff(offsets)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
     positions = (np.arange(len(tokens)) - np.repeat(offsets[:-1], lengths)).astype(np.uint64)
-    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(_mixed(_mixed(positions) ^ tokens))])
+    mixed = _mixed(_mixed(positions) ^ tokens.astype(np.uint64))
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed)])
     return _mixed(sums[offsets[1:]] - sums[offsets[:-1]])
 
 

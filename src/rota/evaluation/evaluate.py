@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from rota.evaluation.metrics import METRICS, Score, averages, score
 from rota.evaluation.selection import Selection, select_window
 from rota.evaluation.translator import Counter, Loader, Progress, Translations, read_lines
 from rota.files import write_atomically
+from rota.goal import Goal
 from rota.runs import Entry, Run
 from rota.runs.standing import Model, Scores, Split, evaluated
 from rota.types import Arm
@@ -33,6 +34,7 @@ class Evaluation:
     translations: Mapping[Arm, Path]  # empty if no metric needs them
     sentences: Mapping[Arm, int]
     selection: Selection | None = None  # how the model was chosen; None: it was named, or is the last
+    goal: Goal = field(default_factory=dict)  # of the run; empty: all languages alike
 
     @property
     def step(self) -> int:
@@ -47,7 +49,7 @@ class Evaluation:
         return {arm: found.value for arm, scores in self.scores.items() for found in scores if found.metric == metric}
 
     def averages(self, metric: str) -> dict[str, float]:
-        return averages(self.values(metric), self.low_resource)
+        return averages(self.values(metric), self.low_resource, self.goal)
 
 
 def evaluate(
@@ -87,7 +89,7 @@ def evaluate(
             scores[arm] += score(read_lines(paths[arm]), references, metrics=config.translated)
         if "loss" in config.metrics:
             scores[arm].append(losses.of(arm))
-    evaluation = Evaluation(model, split, scores, store.low_resource, paths, sentences, selection)
+    evaluation = Evaluation(model, split, scores, store.low_resource, paths, sentences, selection, loader.run.goal)
     _record(loader.run, evaluation, config)
     return evaluation
 

@@ -77,4 +77,6 @@ def _rate(full: RunConfig, scale: Scale, to: SizeChange) -> Values:
     written: Values = {"peak": scale.peak or full.student.peak(full.training.steps), "decay": rate.decay}
     if rate.decay == "warmup-stable-decay":
         written["cooldown"] = max(1, to.in_proportion(rate.cooldown))
+    if rate.restart is not None:
+        written["restart"] = max(1, to.in_proportion(rate.restart))
     return written

@@ -49,6 +49,11 @@ class StudyRun(Run):
         return list(self.read("rewards"))
 
     @cached_property
+    def alarms(self) -> list[Entry]:
+        """What training noticed; empty also for a run of a version that noticed nothing."""
+        return list(self.read("alarms"))
+
+    @cached_property
     def scores(self) -> Scores | None:
         """The test scores of the model that stands for the run; None if nothing was scored."""
         return standing_scores(self)

@@ -6,8 +6,9 @@ those of others, plus a penalty for repeating a small language too often. Nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from rota.training.turns import Window
 from rota.types import Arm, FloatArray, State
 
 # K languages, N schedules compared at once
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class World:
     transfer: FloatArray  # (K, K): what an update on the row's language teaches the column's
     epochs: float = 50.0  # own epochs that do no harm
     overfit: float = 0.0  # added loss for each factor of e in epochs beyond those
-    noise: float = 0.0  # standard deviation of each measured loss
+    noise: float = 0.0  # standard deviation of each measured loss, and of each measured effect of an update
     switch: int | None = None  # the step from which ``transfer_after`` holds
     transfer_after: FloatArray | None = None
 
@@ -41,7 +44,8 @@ class World:
         return tuple(self.sizes)
 
     def classroom(self, steps: int) -> Classroom:
-        return Classroom(self.sizes, self.low_resource, steps)
+        """An update is counted as one token, so sizes are tokens too."""
+        return Classroom(self.sizes, self.low_resource, steps, self.sizes, update_tokens=1)
 
     def transfer_at(self, step: int) -> FloatArray:
         """The matrix of the update after ``step`` completed ones."""
@@ -69,7 +73,8 @@ class ScriptedStudent:
 
     def __init__(self, world: World, rng: np.random.Generator) -> None:
         self.world, self.step = world, 0
-        self._rng = rng
+        # What is measured of effects must not change the noise of the losses.
+        self._rng, (self._effects_rng,) = rng, rng.spawn(1)
         self._index = {arm: index for index, arm in enumerate(world.arms)}
         self._updates = np.zeros(len(world.arms))
         self._exposure = np.zeros(len(world.arms))
@@ -90,23 +95,34 @@ class ScriptedStudent:
         """The dev loss of every language now, without noise."""
         return self.world.losses(self._exposure, self._updates)
 
+    def effects(self) -> FloatArray:
+        """(K, K): how far one more update on the row's language would lower the column's dev loss, without noise."""
+        exposure_KK = self._exposure + self.world.transfer_at(self.step)
+        return self.losses() - self.world.losses(exposure_KK, self._updates + np.eye(len(self._updates)))
+
     def scene(self, window: Window) -> Scene:
         """What can be seen of the student now, with noise."""
-        losses = self.losses()
+        losses, effects_KK = self.losses(), self.effects()
         if self.world.noise:
             losses = losses + self.world.noise * self._rng.standard_normal(len(losses))
-        named = dict(zip(self.world.arms, losses.tolist(), strict=True))
-        scene = Scene(named, self._shown or named, window.losses)
+            effects_KK = effects_KK + self.world.noise * self._effects_rng.standard_normal(effects_KK.shape)
+        named = self._by_arm(losses.tolist())
+        effects = self._by_arm([self._by_arm(row) for row in effects_KK.tolist()])
+        scene = Scene(named, self._shown or named, window.losses, effects)
         self._shown = named
         return scene
 
+    def _by_arm(self, values: Sequence[Value]) -> dict[Arm, Value]:
+        return dict(zip(self.world.arms, values, strict=True))
+
     def state_dict(self) -> State:
-        rng = self._rng.bit_generator.state
+        rng, effects_rng = self._rng.bit_generator.state, self._effects_rng.bit_generator.state
         arrays = {"updates": self._updates.copy(), "exposure": self._exposure.copy()}
-        return {"step": self.step, **arrays, "shown": dict(self._shown), "rng": rng}
+        return {"step": self.step, **arrays, "shown": dict(self._shown), "rng": rng, "effects_rng": effects_rng}
 
     def load_state_dict(self, state: State) -> None:
         self.step, self._rng.bit_generator.state = state["step"], state["rng"]
+        self._effects_rng.bit_generator.state = state["effects_rng"]
         self._updates, self._exposure = np.array(state["updates"]), np.array(state["exposure"])
         self._shown = dict(state["shown"])
 

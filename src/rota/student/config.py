@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from rota.settings import Count, Duration, DurationField, Settings
+from rota.settings import ConfigError, Count, Duration, DurationField, Settings, where_used
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +50,9 @@ class Schedule:
     - ``hold-then-inverse-sqrt``: the same without the rise; it is at the peak from the first step to step ``warmup``.
     - ``linear``, ``cosine``: along a line, or half a wave, to 0 just after step ``end``.
     - ``warmup-stable-decay``: at the peak until the last ``cooldown`` steps, then along a line to 0 just after ``end``.
+
+    With a ``restart`` the run is two, one after the other: the first ends there, and the second begins with a warm-up
+    of its own. Nothing is remembered, so a run that resumes is on the same curve.
     """
 
     peak: float
@@ -57,6 +60,7 @@ class Schedule:
     end: int = 0  # of the shapes that know one
     decay: Decay = "inverse-sqrt"
     cooldown: int = 0
+    restart: int | None = None
 
     @staticmethod
     def peak_from_scale(scale: float, *, width: int, warmup: int) -> float:
@@ -66,6 +70,9 @@ class Schedule:
 
     def __call__(self, step: int) -> float:
         """The learning rate of the given update; the first one is 1."""
+        if self.restart is not None:
+            passed, end = (0, self.restart) if step <= self.restart else (self.restart, self.end - self.restart)
+            return replace(self, end=end, restart=None)(step - passed)
         warmup = max(self.warmup, 1)
         if step <= warmup:
             return self.peak if self.decay == "hold-then-inverse-sqrt" else self.peak * step / warmup
@@ -90,6 +97,7 @@ class LearningRate(Settings):
     peak: float | None = Field(default=None, gt=0)
     decay: Decay = "inverse-sqrt"  # linear and cosine: to 0 at the end of the run, for short runs
     cooldown: DurationField = _COOLDOWN  # of warmup-stable-decay: the last steps, in which the rate falls
+    restart: DurationField | None = None  # the step after which it begins again, as in a new run, warm-up included
 
     @model_validator(mode="after")
     def _one_of_two(self) -> LearningRate:
@@ -104,7 +112,7 @@ class LearningRate(Settings):
     @model_serializer(mode="wrap")
     def _without_default_cooldown(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Only the shape that has a cool-down names it: fingerprints of other configs stay what they were."""
-        written: dict[str, Any] = write(self)
+        written = where_used(self, write(self), "restart")
         if self.decay != "warmup-stable-decay":
             del written["cooldown"]
         return written
@@ -167,11 +175,15 @@ class StudentConfig(Settings):
         """Dropout of the attention weights."""
         return self.dropout if self.attention_dropout is None else self.attention_dropout
 
-    def schedule(self, steps: int) -> Schedule:
-        """The learning rate of a run of so many steps."""
+    def schedule(self, steps: int, restart: int | None = None) -> Schedule:
+        """The learning rate of a run of so many steps; a teacher may say after which one it begins again."""
         rate, warmup = self.learning_rate, self.lr_warmup.steps(steps)
         cooldown = rate.cooldown.steps(steps) if rate.decay == "warmup-stable-decay" else 0
-        return Schedule(self.peak(steps), warmup, steps, rate.decay, cooldown)
+        if rate.restart is not None and restart is not None:
+            both = f"student.learning_rate.restart is {rate.restart} and teacher.restart_learning_rate is true"
+            raise ConfigError(f"{both}; keep one of them")
+        restart = rate.restart.steps(steps) if rate.restart is not None else restart
+        return Schedule(self.peak(steps), warmup, steps, rate.decay, cooldown, restart)
 
     def peak(self, steps: int) -> float:
         """The highest learning rate of a run of so many steps."""

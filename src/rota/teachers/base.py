@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 import numpy as np
 from pydantic import BeforeValidator, Field
 
+from rota.goal import ALL, Goal, resolve
 from rota.measures import Measure
 from rota.settings import ConfigError, Duration, DurationField, Settings
+from rota.teachers.card import Card
 from rota.types import Arm, Teacher
 
 Inform = Literal["none", "rewards", "all"]
 Languages = Literal["all", "high-resource", "low-resource"] | tuple[Arm, ...]
 LossKind = Literal["plain", "smoothed"]
 Variant = Literal["paper", "released"]
+
+EXACT: Final = ("paper", "released")
+"""Variants that repeat an experiment: no guard interferes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,13 @@ class Classroom:
     low_resource: tuple[Arm, ...]
     steps: int
     tokens: Mapping[Arm, int] = field(default_factory=dict)  # training target tokens by language; empty: not known
+    update_tokens: int = 0  # target tokens of an update; 0: not known
+    lr_warmup: int = 0  # steps in which the learning rate rises
+    goal: Goal = field(default_factory=dict)  # weights of the languages, which sum to 1; empty becomes: all alike
+
+    def __post_init__(self) -> None:
+        if not self.goal:
+            object.__setattr__(self, "goal", resolve(ALL, tuple(self.sizes)))
 
     @property
     def arms(self) -> tuple[Arm, ...]:
@@ -37,6 +49,18 @@ class Classroom:
     @property
     def high_resource(self) -> tuple[Arm, ...]:
         return tuple(arm for arm in self.sizes if arm not in self.low_resource)
+
+    def target_tokens(self) -> Mapping[Arm, int]:
+        """Training target tokens by language, for schedules that cannot do without."""
+        if not self.tokens:
+            raise ValueError("no target tokens are counted here; give Classroom the tokens of each language")
+        return self.tokens
+
+    def tokens_per_update(self) -> int:
+        """Target tokens of an update, for schedules that cannot do without."""
+        if not self.update_tokens:
+            raise ValueError("the tokens of an update are not known here; give Classroom its update_tokens")
+        return self.update_tokens
 
     def select(self, languages: Languages) -> tuple[Arm, ...]:
         """The languages of a group, or the named ones, which must be in the corpus."""
@@ -104,8 +128,16 @@ class TeacherConfig(Settings, ABC):
     if TYPE_CHECKING:
         name: str  # every config has one; it stands first among its own fields
 
+    card: ClassVar[Card | None] = None
+    """What ``rota teachers`` says of it in one line; teachers of the registry have one each."""
+
     listens: ClassVar[bool] = True
     """Whether what the teacher is told changes what it answers; if not, it may be asked before it is told."""
+
+    @property
+    def guarded(self) -> bool:
+        """Whether a run stops it from training on one arm while the goal gets worse, unless the config says."""
+        return self.listens
 
     @abstractmethod
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Teacher: ...
@@ -118,9 +150,22 @@ class TeacherConfig(Settings, ABC):
         """For a teacher's own measures: the class of the gauge (:class:`rota.training.probe.Gauge`) of each."""
         return {}
 
+    def observes_every(self, steps: int) -> int | None:  # noqa: ARG002 - for those who measure at shares of the run
+        """Updates between two observations in a run of ``steps``; None: at every choice."""
+        return self.observe_every
+
+    @classmethod
+    def left_out(cls) -> Collection[str]:
+        """Settings without a use as long as the others have their defaults: ``rota teachers`` leaves them out."""
+        return ()
+
     def warmup_arms(self, classroom: Classroom, languages: Languages) -> tuple[Arm, ...]:
         """The arms of the warm-up; the shuffled baseline has mixed batches here too."""
         return classroom.select(languages)
+
+    def restarts_learning_rate_at(self, classroom: Classroom) -> int | None:  # noqa: ARG002 - most do not
+        """The step after which the student's learning rate begins again, as in a new run; None: it does not."""
+        return None
 
     def check(self, steps: int) -> None:
         """Raises ConfigError if these settings cannot work in a run of ``steps`` steps, before anything is prepared."""

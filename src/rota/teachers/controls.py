@@ -18,6 +18,7 @@ from rota.measures import Measure
 from rota.runs.records import REMEDY, read_record
 from rota.settings import Duration, DurationField
 from rota.teachers.base import Classroom, OpenLoopConfig, SizeChange
+from rota.teachers.card import Card
 from rota.teachers.static import Static
 from rota.types import Arm, Decision, Observation, State
 
@@ -162,6 +163,14 @@ class _ReplayConfig(OpenLoopConfig):
 class ReplayProportionsConfig(_ReplayConfig):
     """Control: static, with the shares of the updates of another run; those of its own warm-up do not count."""
 
+    card = Card(
+        family="controls",
+        line="the mix of another run",
+        observes="nothing",
+        cost=("0", "0"),
+        source="-",
+        reference="no source: a control of this toolkit",
+    )
     name: Literal["replay-proportions"] = "replay-proportions"
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> ReplayProportions:
@@ -179,6 +188,14 @@ class ReplayProportionsConfig(_ReplayConfig):
 class ReplayExactConfig(_ReplayConfig):
     """Control: exactly the choices of another run, in a random order; those of its warm-up come first."""
 
+    card = Card(
+        family="controls",
+        line="its counts, another order",
+        observes="nothing",
+        cost=("0", "0"),
+        source="-",
+        reference="no source: a control of this toolkit",
+    )
     name: Literal["replay-exact"] = "replay-exact"
 
     @model_validator(mode="after")
@@ -206,6 +223,14 @@ class ReplayExactConfig(_ReplayConfig):
 class ReplayShuffledConfig(ReplayExactConfig):
     """Control: the choices of another run, warm-up included, in a new order within each window of steps."""
 
+    card = Card(
+        family="controls",
+        line="its mix, window by window",
+        observes="nothing",
+        cost=("0", "0"),
+        source="-",
+        reference="no source: a control of this toolkit",
+    )
     name: Literal["replay-shuffled"] = "replay-shuffled"  # type: ignore[assignment]
     window: DurationField = Field(
         Duration("1%"), description="steps whose shares are kept; 1: the very order of the other run"

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from rota.measures import Measure
-from rota.settings import ConfigError, Duration, DurationField, where_used
-from rota.teachers.base import Classroom, Languages, OpenLoopConfig, TeacherConfig
-from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Decision, Observation, State, Teacher
+from rota.settings import where_used
+from rota.teachers.base import Classroom, Languages, OpenLoopConfig
+from rota.teachers.card import Card
+from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Decision, Observation, State
 
 
 class Static:
@@ -85,37 +86,17 @@ class Mixed(Static):
         super().__init__({MIXED: 1.0}, rng)
 
 
-class TwoPhase:
-    """One teacher until ``switch``, another from there on."""
-
-    def __init__(self, first: Teacher, second: Teacher, switch: int) -> None:
-        self.first, self.second, self.switch = first, second, switch
-        self._current = first
-
-    @property
-    def watches(self) -> Sequence[Measure]:
-        return self._current.watches
-
-    def ask(self, step: int) -> Decision:
-        self._current = self.first if step < self.switch else self.second
-        return self._current.ask(step)
-
-    def tell(self, observation: Observation) -> Mapping[Arm, float] | None:
-        return self._current.tell(observation)
-
-    def state_dict(self) -> State:
-        phase = "first" if self._current is self.first else "second"
-        return {"phase": phase, "first": self.first.state_dict(), "second": self.second.state_dict()}
-
-    def load_state_dict(self, state: State) -> None:
-        self._current = self.first if state["phase"] == "first" else self.second
-        self.first.load_state_dict(state["first"])
-        self.second.load_state_dict(state["second"])
-
-
 class UniformConfig(OpenLoopConfig):
     """Every language with the same probability (the paper's `uniform` rows)."""
 
+    card = Card(
+        family="static",
+        line="every language equally",
+        observes="nothing",
+        cost=("0", "0"),
+        source="the paper",
+        reference="the paper's baseline",
+    )
     name: Literal["uniform"] = "uniform"
     languages: Languages = Field("all", description="all, high-resource, low-resource, or a list")
 
@@ -123,21 +104,17 @@ class UniformConfig(OpenLoopConfig):
         return Uniform(classroom.select(self.languages), rng)
 
 
-class TemperatureConfig(OpenLoopConfig):
-    """Shares proportional to size ** (1 / temperature) (Arivazhagan et al. 2019)."""
-
-    name: Literal["temperature"] = "temperature"
-    languages: Languages = Field("all", description="all, high-resource, low-resource, or a list")
-    temperature: float = Field(5.0, gt=0, description="1 is proportional, large is uniform")
-
-    def build(self, classroom: Classroom, rng: np.random.Generator) -> Temperature:
-        sizes = {arm: classroom.sizes[arm] for arm in classroom.select(self.languages)}
-        return Temperature(sizes, rng, self.temperature)
-
-
 class ProportionalConfig(OpenLoopConfig):
     """Every language with its share of the training sentences (the paper's `proportional` rows), or of the tokens."""
 
+    card = Card(
+        family="static",
+        line="in proportion to its size",
+        observes="nothing",
+        cost=("0", "0"),
+        source="the paper",
+        reference="the paper's baseline",
+    )
     name: Literal["proportional"] = "proportional"
     languages: Languages = Field("all", description="all, high-resource, low-resource, or a list")
     by: Literal["sentences", "tokens"] = Field(
@@ -158,6 +135,14 @@ class ProportionalConfig(OpenLoopConfig):
 class FixedConfig(OpenLoopConfig):
     """Shares written down in the config, one for each language that is trained on."""
 
+    card = Card(
+        family="static",
+        line="shares written by hand",
+        observes="nothing",
+        cost=("0", "0"),
+        source="-",
+        reference="no source: a mixture by hand",
+    )
     name: Literal["fixed"] = "fixed"
     shares: dict[Arm, float] = Field(
         description="language to share; they need not sum to one", examples=["shares: {be: 0.5, ru: 0.5}"]
@@ -171,6 +156,14 @@ class FixedConfig(OpenLoopConfig):
 class MixedConfig(OpenLoopConfig):
     """Multilingual batches, sentences in proportion to the corpus (the paper's `shuffled batch` row)."""
 
+    card = Card(
+        family="static",
+        line="multilingual batches",
+        observes="nothing",
+        cost=("0", "0"),
+        source="the paper",
+        reference="the paper's baseline of shuffled batches",
+    )
     name: Literal["mixed"] = "mixed"
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Mixed:  # noqa: ARG002
@@ -183,48 +176,3 @@ class MixedConfig(OpenLoopConfig):
             raise ValueError(f"teacher mixed warms up on all or high-resource languages, not on {languages!r}")
         classroom.select(languages)
         return (MIXED_HIGH_RESOURCE,)
-
-
-def named(value: Any) -> Any:
-    """``teacher: uniform`` is short for ``teacher: {name: uniform}``."""
-    return {"name": value} if isinstance(value, str) else value
-
-
-Phase = Annotated[
-    UniformConfig | ProportionalConfig | TemperatureConfig | FixedConfig | MixedConfig, Field(discriminator="name")
-]
-
-
-class TwoPhaseConfig(OpenLoopConfig):
-    """One static schedule, then another: by default the high-resource languages first."""
-
-    name: Literal["two-phase"] = "two-phase"
-    first: Annotated[Phase, BeforeValidator(named)] = Field(
-        ProportionalConfig(languages="high-resource"), description="the schedule until the switch"
-    )
-    second: Annotated[Phase, BeforeValidator(named)] = Field(
-        TemperatureConfig(), description="the schedule from the switch on"
-    )
-    switch: DurationField = Field(Duration("50%"), description="the step at which the second one takes over")
-
-    @model_validator(mode="after")
-    def _check_phases(self) -> Self:
-        """When to choose, to observe and to warm up is one matter for both."""
-        for place, phase in (("first", self.first), ("second", self.second)):
-            for name, field in TeacherConfig.model_fields.items():
-                if getattr(phase, name) != field.default:
-                    remedy = f"set {name!r} on the two-phase teacher itself"
-                    raise ValueError(f"{place!r} has {name!r}, which a phase does not use; {remedy}")
-        return self
-
-    def build(self, classroom: Classroom, rng: np.random.Generator) -> TwoPhase:
-        first, second = (
-            phase.build(classroom, child) for phase, child in zip((self.first, self.second), rng.spawn(2), strict=True)
-        )
-        return TwoPhase(first, second, self.switch.steps(classroom.steps))
-
-    def check(self, steps: int) -> None:
-        super().check(steps)
-        if self.switch.steps(steps) >= steps:
-            comes = f"teacher.switch comes at step {self.switch.steps(steps):,} and the run has {steps:,}"
-            raise ConfigError(f"{comes}: the second schedule would never decide; write for example teacher.switch: 50%")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, get_args, runtime_checkable
 
 import numpy as np
 
 from rota.measures import Measure
 from rota.teachers.base import Inform
-from rota.types import Arm, Decision, Observation, State, Teacher
+from rota.types import Alarm, Arm, Decision, Observation, RaisesAlarms, State, Teacher
 
 
 @runtime_checkable
@@ -22,6 +22,11 @@ class HearsRewards(Protocol):
         ...
 
     def hear_reward(self, observation: Observation) -> Mapping[Arm, float] | None: ...
+
+
+def alarms_of(teacher: Teacher, step: int) -> Iterable[Alarm]:
+    """What a teacher says about itself, if it says anything; every wrapper passes on what the one inside says."""
+    return teacher.alarms(step) if isinstance(teacher, RaisesAlarms) else ()
 
 
 class Warmup:
@@ -69,6 +74,9 @@ class Warmup:
             return self.teacher.hear_reward(observation)
         return None
 
+    def alarms(self, step: int) -> Iterable[Alarm]:
+        return alarms_of(self.teacher, step)
+
     def state_dict(self) -> State:
         rng = self._rng.bit_generator.state
         return {"rng": rng, "warming": self._warming, "teacher": self.teacher.state_dict()}
@@ -100,6 +108,9 @@ class FirstVisits:
 
     def tell(self, observation: Observation) -> Mapping[Arm, float] | None:
         return self.teacher.tell(observation)
+
+    def alarms(self, step: int) -> Iterable[Alarm]:
+        return alarms_of(self.teacher, step)
 
     def state_dict(self) -> State:
         return {"left": list(self._left), "teacher": self.teacher.state_dict()}

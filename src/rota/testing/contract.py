@@ -18,7 +18,13 @@ from rota.teachers import Classroom, TeacherConfig, build_teacher, teacher_from
 from rota.training.turns import Turns
 from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Decision, Observation, State
 
-CLASSROOM = Classroom({"az": 5, "be": 4, "tr": 90, "ru": 80}, low_resource=("az", "be"), steps=200)
+CLASSROOM = Classroom(
+    {"az": 5, "be": 4, "tr": 90, "ru": 80},
+    low_resource=("az", "be"),
+    steps=200,
+    tokens={"az": 100, "be": 80, "tr": 900, "ru": 1600},
+    update_tokens=20,
+)
 
 
 class Rehearsal:
@@ -32,7 +38,7 @@ class Rehearsal:
         self.turns = Turns(
             self.teacher,
             decide_every=self.config.decide_every,
-            observe_every=self.config.observe_every,
+            observe_every=self.config.observes_every(classroom.steps),
             listens=self.config.listens,
         )
         self.step = 0
@@ -67,7 +73,8 @@ class Rehearsal:
         arms = (*self.classroom.arms, *(arm for arm in self.turns.window().arms if arm not in self.classroom.sizes))
         losses = {arm: self.loss(arm) for arm in arms}
         before = {arm: self.loss(arm, self.step - self.turns.observe_every) for arm in arms}
-        scene = Scene(losses, before, self.turns.window().losses)
+        effects = {arm: {language: self.effect(arm, language) for language in self.classroom.arms} for arm in arms}
+        scene = Scene(losses, before, self.turns.window().losses, effects)
         return {measure: measure.imagine(scene) for measure in self.turns.due(self.step) or ()}
 
     def observation(self) -> Observation:
@@ -77,6 +84,11 @@ class Rehearsal:
         """Falls at a speed of the arm's own, with waves."""
         step, number = self.step if step is None else step, sum(map(ord, arm)) % 7
         return 2.0 + 5.0 / (1 + 0.01 * (number + 1) * step) + 0.3 * math.sin(step + number)
+
+    def effect(self, arm: Arm, language: Arm) -> float:
+        """How far an update on the arm would lower the loss of the language: its own most, with waves."""
+        number = sum(map(ord, arm + language)) % 7
+        return (0.02 if arm == language else 0.005) + 0.001 * number + 0.01 * math.sin(self.step + number)
 
 
 class TeacherContract:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
 from rota.data.division import Division, selection_part, teacher_part
 from rota.data.store import Sentences, Store
+from rota.goal import ALL, Goal, is_alike, resolve
 from rota.measures import DevLoss, GroupLosses, JointLoss, Measure
 from rota.types import MIXED, Arm, Batch, IntArray
+
+Part = Literal["train", "teacher", "selection"]
+"""Training sentences, dev sentences that a teacher may look at, or the others."""
+
+LENDERS: Final = 4_096
+"""Sentences of an arm among which another source of similar length is looked for."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +31,31 @@ class Groups:
     count: int
 
 
+class Sample(NamedTuple):
+    """Some sentences of a split."""
+
+    sentences: Sentences
+    arm: Arm
+    indices: IntArray
+
+    def batch(self) -> Batch:
+        return self.sentences.batch(self.arm, self.indices)
+
+
 class DevSets:
     """The sentences of one run's measurements. ``teacher_share`` of each dev set belongs to the teacher."""
 
-    def __init__(self, store: Store, *, teacher_share: float, division: Division, validate_tokens: int) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        teacher_share: float,
+        division: Division,
+        validate_tokens: int,
+        goal: Goal | None = None,
+    ) -> None:
         self.languages = store.languages
+        self.goal = goal or resolve(ALL, self.languages)
         self._dev, self._train = store.split("dev"), store.split("train")
         self._share, self._division = teacher_share, division
         self._validate_tokens = validate_tokens
@@ -47,6 +74,12 @@ class DevSets:
     def validation(self) -> dict[Arm, Batch]:
         return {arm: _batch(self._dev, arm, self.selection_part(arm), self._validate_tokens) for arm in self.languages}
 
+    @cached_property
+    def train_tokens(self) -> dict[Arm, int]:
+        """Target tokens of the training sentences, by arm: as many as an epoch has."""
+        offsets = self._train.target.offsets
+        return {arm: int(offsets[stop] - offsets[start]) for arm, (start, stop) in self._train.ranges.items()}
+
     def by_arm(self, measure: DevLoss) -> dict[Arm, Batch]:
         """For each arm a fixed batch; as in the released code, one for all."""
         if measure.data == "first-arm-train":
@@ -56,10 +89,37 @@ class DevSets:
         return {arm: _batch(self._dev, arm, self.teacher_part(arm), measure.tokens) for arm in self.languages}
 
     def joint(self, measure: JointLoss) -> Batch:
-        """The fixed multilingual batch: about as many tokens of every language."""
-        each = max(1, measure.tokens // len(self.languages))
-        parts = [_spread(self._dev, self.teacher_part(arm), each) for arm in self.languages]
-        return self._dev.batch(MIXED, np.concatenate(parts))
+        """The fixed multilingual batch: about as many tokens of every language.
+
+        With a goal, tokens in proportion to its weights. Where a dev set is too small for its share, weights of the
+        sentences make up for it: the weighted loss of the batch is the goal's mean of the languages' losses.
+        """
+        if is_alike(self.goal, self.languages):
+            each = max(1, measure.tokens // len(self.languages))
+            parts = [_spread(self._dev, self.teacher_part(arm), each) for arm in self.languages]
+            return self._dev.batch(MIXED, np.concatenate(parts))
+        parts = [
+            _spread(self._dev, self.teacher_part(arm), max(1, int(measure.tokens * weight)))
+            for arm, weight in self.goal.items()
+        ]
+        batch = self._dev.batch(MIXED, np.concatenate(parts))
+        tokens = [int(self._dev.target.lengths(part).sum()) for part in parts]
+        factors = np.array(list(self.goal.values())) * sum(tokens) / np.array(tokens)
+        return replace(batch, weights=np.repeat(factors, [len(part) for part in parts]))
+
+    def sample(self, part: Part, arm: Arm, tokens: int, turn: int = 0) -> Sample:
+        """About ``tokens`` target tokens, spread over a part of an arm's sentences; the next ones at the next turn."""
+        sentences = self._train if part == "train" else self._dev
+        return Sample(sentences, arm, _every(sentences, self._part(part, arm), tokens, turn))
+
+    def pool(self, part: Part, arm: Arm) -> IntArray:
+        """Sentences of a part of an arm that may lend their sources to others: some thousands, always the same."""
+        return _evenly(self._part(part, arm), LENDERS)
+
+    def _part(self, part: Part, arm: Arm) -> IntArray:
+        if part == "train":
+            return np.arange(*self._train.range(arm))
+        return self.teacher_part(arm) if part == "teacher" else self.selection_part(arm)
 
     def groups(self, measure: GroupLosses) -> Groups:
         sentences = self._dev if measure.data == "dev" else self._train
@@ -123,3 +183,11 @@ def _evenly(indices: IntArray, count: int) -> IntArray:
     if count >= len(indices):
         return indices
     return np.take(indices, np.linspace(0, len(indices) - 1, count).round().astype(np.int64))
+
+
+def _every(sentences: Sentences, indices: IntArray, tokens: int, turn: int) -> IntArray:
+    """Every so many sentences, two or more if there are two; each turn begins one sentence later."""
+    mean = float(sentences.target.lengths(_evenly(indices, LENDERS)).mean())
+    count = min(len(indices), max(2, round(tokens / mean)))
+    stride = len(indices) // count
+    return np.take(indices, turn % stride + stride * np.arange(count))

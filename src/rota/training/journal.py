@@ -10,7 +10,8 @@ from typing import Any
 
 from rota.measures import Measure
 from rota.runs.records import Record
-from rota.types import Arm, Batch, Decision
+from rota.training.spot_checks import SpotCheck
+from rota.types import Alarm, Arm, Batch, Decision
 
 
 class Journal:
@@ -22,7 +23,10 @@ class Journal:
         self.rewards = record(folder / "rewards.jsonl")
         self.validations = record(folder / "validations.jsonl")
         self.timings = record(folder / "timings.jsonl")
-        self._records = (self.steps, self.observations, self.rewards, self.validations, self.timings)
+        self.spot_checks = record(folder / "spot_checks.jsonl")
+        self.alarms = record(folder / "alarms.jsonl")
+        repeating = (self.steps, self.observations, self.rewards, self.validations, self.spot_checks, self.alarms)
+        self._records = (*repeating, self.timings)
         self._seconds: dict[str, float] = {}
         self._within = 0.0  # seconds of phases that began and ended within the present one
         self._mark = (time.perf_counter(), time.process_time())
@@ -49,7 +53,9 @@ class Journal:
         self, step: int, decision: Decision, measured: Mapping[Measure, Any], rewards: Mapping[Arm, float] | None
     ) -> None:
         """What a teacher was told, as far as its measures are recorded, and the rewards that it made of it."""
-        values = {measure.record: value for measure, value in measured.items() if measure.record is not None}
+        values = {
+            measure.record: measure.written(value) for measure, value in measured.items() if measure.record is not None
+        }
         if values:
             self.observations.write({"step": step, "arm": decision.arm, **values})
         if rewards:
@@ -58,6 +64,12 @@ class Journal:
     def validation(self, step: int, measured: Mapping[str, Any]) -> None:
         """Dev losses by language, and what else was measured with them."""
         self.validations.write({"step": step, **measured})
+
+    def spot_check(self, step: int, check: SpotCheck) -> None:
+        self.spot_checks.write({"step": step, **check.entry()})
+
+    def alarm(self, alarm: Alarm) -> None:
+        self.alarms.write(alarm._asdict())
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:

@@ -15,9 +15,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rota.types import Arm, Decision
+from rota.goal import ALL, Goal, goal_mean, is_alike, resolve
+from rota.training.spot_checks import SpotCheck
+from rota.types import Alarm, Arm, Decision
 
 SMOOTHING = 0.98  # of the training loss shown
+SHOWN_ALARMS = 3  # the last ones
 
 
 class Listener(Protocol):
@@ -29,20 +32,40 @@ class Listener(Protocol):
 
     def validated(self, step: int, dev_loss: Mapping[Arm, float]) -> None: ...
 
+    def checked(self, step: int, check: SpotCheck) -> None:
+        """After :meth:`validated`, if a spot check was made."""
+        ...
+
     def saved(self, step: int) -> None: ...
+
+    def alarmed(self, alarm: Alarm) -> None:
+        """Once for each kind and arm; the log has said it already."""
+        ...
 
 
 class Display:
     """A listener of the loop and a context manager."""
 
-    def __init__(self, console: Console, *, title: str, languages: Sequence[Arm], steps: int) -> None:
+    def __init__(
+        self,
+        console: Console,
+        *,
+        title: str,
+        languages: Sequence[Arm],
+        steps: int,
+        goal: Goal | None = None,
+        corpus_tokens: Mapping[Arm, int] | None = None,
+    ) -> None:
         self.console, self.title, self.languages, self.steps = console, title, languages, steps
+        self.goal = goal or resolve(ALL, languages)
+        self.corpus_tokens = corpus_tokens or {}  # target tokens of an epoch
         self.step = 0
         self.loss: float | None = None
         self.seen = dict.fromkeys(languages, 0)
         self.dev_loss: dict[Arm, float] = {}
         self.best: dict[Arm, float] = {}
         self.note = ""
+        self.alarms: list[str] = []
         self._recent: deque[tuple[float, int, int]] = deque(maxlen=200)  # (time, step, tokens so far)
         self._live = Live(get_renderable=self.render, console=console, refresh_per_second=2, transient=False)
 
@@ -75,9 +98,16 @@ class Display:
     def validated(self, step: int, dev_loss: Mapping[Arm, float]) -> None:
         self._remember(dev_loss)
         if not self.console.is_terminal:
-            mean = sum(dev_loss.values()) / len(dev_loss)
-            line = f"step {step:,}/{self.steps:,} | {self._summary()} | mean dev loss {mean:.3f}"
+            line = f"step {step:,}/{self.steps:,} | {self._summary()} | {self._mean()}"
             self.console.print(line, soft_wrap=True)
+
+    def checked(self, step: int, check: SpotCheck) -> None:
+        """Its alarms say what matters."""
+
+    def _mean(self) -> str:
+        """The number that the goal makes of the last dev losses."""
+        kind = "mean" if is_alike(self.goal, self.languages) else "goal's"
+        return f"{kind} dev loss {goal_mean(self.dev_loss, self.goal):.3f}"
 
     def _remember(self, dev_loss: Mapping[Arm, float]) -> None:
         self.dev_loss = dict(dev_loss)
@@ -86,11 +116,17 @@ class Display:
     def saved(self, step: int) -> None:
         self.note = f"saved at step {step:,}"
 
+    def alarmed(self, alarm: Alarm) -> None:
+        """It stays in the panel; elsewhere the line of the log is enough."""
+        self.alarms.append(f"step {alarm.step:,}: {alarm.text}")
+
     def render(self) -> Group:
         head = Table.grid(padding=(0, 2))
         bar = ProgressBar(total=self.steps, completed=self.step, width=40)
         head.add_row(Text(self.title, style="bold"), bar, f"{self.step:,}/{self.steps:,}")
-        return Group(head, Text(self._summary()), self._languages(), Text(self.note, style="dim"))
+        alarms = [Text(text, style="yellow") for text in self.alarms[-SHOWN_ALARMS:]]
+        summary = f"{self._summary()} | {self._mean()}" if self.dev_loss else self._summary()
+        return Group(head, Text(summary), self._languages(), *alarms, Text(self.note, style="dim"))
 
     def _summary(self) -> str:
         if len(self._recent) < 2:
@@ -102,9 +138,9 @@ class Display:
         return f"loss {loss} | {(after - before) / seconds:,.0f} tokens/s | {_clock(left)} left"
 
     def _languages(self) -> Table:
-        """Share of the target tokens so far, and dev loss; with many languages the 24 most trained."""
+        """Share of the target tokens so far, epochs and dev loss; with many languages the 24 most trained."""
         table = Table(box=None, padding=(0, 2), show_edge=False)
-        for name in ("language", "share so far", "", "dev loss", "best"):
+        for name in ("language", "share so far", "", "epochs", "dev loss", "best"):
             table.add_column(
                 name,
                 justify="left" if name in ("language", "") else "right",
@@ -121,10 +157,15 @@ class Display:
                 arm,
                 f"{self.seen[arm] / total:.1%}",
                 bar,
+                self._epochs(arm),
                 _number(self.dev_loss.get(arm)),
                 _number(self.best.get(arm)),
             )
         return table
+
+    def _epochs(self, arm: Arm) -> str:
+        """How often the arm's corpus has been gone through."""
+        return f"{self.seen[arm] / self.corpus_tokens[arm]:.1f}" if self.corpus_tokens.get(arm) else "-"
 
 
 def _number(value: float | None) -> str:
@@ -157,8 +198,18 @@ class TensorBoard:
             self._scalar(f"loss/dev/{arm}", loss, step)
             self._scalar(f"share/{arm}", self._seen.get(arm, 0) / total, step)
 
+    def checked(self, step: int, check: SpotCheck) -> None:
+        for name, estimates in (("dev", check.dev_source_gain), ("train", check.source_gain)):
+            for arm, gain in estimates.items():
+                self._scalar(f"source gain/{name}/{arm}", gain.value, step)
+        for arm, epochs in check.epochs.items():
+            self._scalar(f"epochs/{arm}", epochs, step)
+
     def saved(self, step: int) -> None:  # noqa: ARG002
         self._writer.flush()
+
+    def alarmed(self, alarm: Alarm) -> None:
+        self._writer.add_text("alarms", alarm.text, alarm.step)
 
     def close(self) -> None:
         self._writer.close()

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FrameType, TracebackType
 
 from rota.runs.checkpoints import Checkpoint, Checkpoints
 from rota.team import Team
+from rota.training.alarms import Alarms
 from rota.training.config import TrainingConfig
 from rota.training.journal import Journal, tokens_by_language
 from rota.training.listeners import Listener
 from rota.training.probe import Probe
+from rota.training.spot_checks import SpotCheck, SpotChecks
 from rota.training.streams import Streams
 from rota.training.turns import Turns
-from rota.types import Arm, Batch, Checkpointable, Decision, State, Student
+from rota.types import Alarm, Arm, Batch, Checkpointable, Decision, State, Student
 
 logger = logging.getLogger(__name__)
 
@@ -33,10 +35,12 @@ class Loop:
         checkpoints: Checkpoints,
         config: TrainingConfig,
         team: Team | None = None,
+        alarms: Alarms | None = None,
+        checks: SpotChecks | None = None,
     ) -> None:
         self.student, self.turns, self.streams, self.probe = student, turns, streams, probe
         self.journal, self.checkpoints = journal, checkpoints
-        self.team = team or Team()
+        self.team, self.alarms, self.checks = team or Team(), alarms or Alarms(), checks
         self.listeners: Sequence[Listener] = ()
         self.steps = config.steps
         self._ours = [self.team.owns(number) for number in range(config.accumulate)]  # which batches of an update
@@ -84,6 +88,7 @@ class Loop:
         self.journal.step(self.step, decision, loss, batches, decided=self.turns.decided)
         for listener in self.listeners:
             listener.updated(self.step, decision, loss, self.seen)
+        self._raise(self.alarms.updated(self.step, decision, loss, self.seen))
 
     def _draw_next(self, until: int) -> list[Batch]:
         """The batches of the update after this one, unless they depend on what the teacher is told between."""
@@ -103,14 +108,39 @@ class Loop:
             measured = self.probe.read(self.step, measures, self.turns.window())
             rewards = self.turns.tell(self.step, measured)
         self.journal.observation(self.step, self.turns.decision, measured, rewards)
+        self._raise(self.alarms.told(self.step, rewards, self.turns.teacher))
 
     def _validate(self) -> None:
         with self.journal.timed("validations"):
             found = self.probe.validate(self.step)
         self.journal.validation(self.step, found.record())
+        check = self._check()
         self.journal.timing(self.step)
         for listener in self.listeners:
             listener.validated(self.step, found.dev_loss)
+            if check is not None:
+                listener.checked(self.step, check)
+        self._raise(self.alarms.validated(self.step, found.dev_loss))
+        if check is not None:
+            self._raise(self.alarms.checked(self.step, check))
+
+    def _check(self) -> SpotCheck | None:
+        if self.checks is None:
+            return None
+        with self.journal.timed("spot checks"):
+            check = self.checks.take(-(-self.step // self.validate_every), self.seen)
+        if check is not None:
+            self.journal.spot_check(self.step, check)
+        return check
+
+    def _raise(self, alarms: Iterable[Alarm]) -> None:
+        """Write it down and say so; training goes on."""
+        for alarm in alarms:
+            self.journal.alarm(alarm)
+            if self.team.first:
+                logger.warning("step %d: %s", alarm.step, alarm.text)
+            for listener in self.listeners:
+                listener.alarmed(alarm)
 
     def save(self) -> None:
         """A checkpoint of this very moment; the records it relies on reach the disk first."""
@@ -137,6 +167,7 @@ class Loop:
             "streams": self.streams,
             "probe": self.probe,
             "loop": self,
+            "alarms": self.alarms,
         }
 
     def resume(self) -> Checkpoint | None:
@@ -149,7 +180,8 @@ class Loop:
         self.team.share(lambda: self.checkpoints.drop(self._steps_after(checkpoint.step)))
         state = checkpoint.load()
         for name, part in self.parts().items():
-            part.load_state_dict(state[name])
+            if name in state or name != "alarms":  # version 0.1 had no alarms
+                part.load_state_dict(state[name])
         logger.debug("resuming at step %d", self.step)
         return checkpoint
 

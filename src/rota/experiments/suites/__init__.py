@@ -1,8 +1,8 @@
 """The built-in suites by name, and how to take one to another corpus or another size.
 
-``paper`` has every row of the paper's tables, each value with its place; ``laptop`` runs them scaled down. A suite is
-data (:class:`rota.experiments.suite.Suite`); ``open_suite`` finds one by name or in a YAML file and changes its corpus
-or size before ``jobs.plan`` makes runs of it.
+``paper`` has every row of the paper's tables, each value with its place; ``laptop`` runs them scaled down; ``order``
+trains on the same updates in different orders. A suite is data (:class:`rota.experiments.suite.Suite`); ``open_suite``
+finds one by name or in a YAML file and changes its corpus or size before ``jobs.plan`` makes runs of it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,16 @@ from rota.config import read_yaml
 from rota.experiments.scale import Scale, Values
 from rota.experiments.suite import Suite, load_suite
 from rota.experiments.suites.laptop import CATALOGUES, controls, laptop
+from rota.experiments.suites.order import order
 from rota.experiments.suites.paper import paper
 from rota.settings import ConfigError
 
-SUITES: Final[dict[str, Callable[[], Suite]]] = {"laptop": laptop, "controls": controls, "paper": paper}
+SUITES: Final[dict[str, Callable[[], Suite]]] = {
+    "laptop": laptop,
+    "controls": controls,
+    "order": order,
+    "paper": paper,
+}
 
 CORPORA: Final[dict[str, Values]] = {
     "catalogues": CATALOGUES,

@@ -24,7 +24,9 @@ from rota.report.numbers.measures import (
     LOW,
     MACRO,
     Metric,
+    headline_scope,
     measured,
+    scope_title,
 )
 from rota.report.numbers.printed import printed_row
 from rota.report.study import Row, Study
@@ -39,11 +41,14 @@ PAPER = "The paper's own number (small, or in brackets) is from its corpus, mode
 
 
 def average_tables(study: Study, baseline: Row) -> list[Table]:
-    """Averages over all languages, then the differences of every metric."""
+    """Averages for the goal, if there is one, and over all languages, then the differences of every metric."""
     rows, metrics = study.main, measured(study)
     if not metrics:
         return []
-    return [averages_table(rows, baseline, metrics), *(differences_table(rows, baseline, metric) for metric in metrics)]
+    scope = headline_scope(study)
+    goal = [] if scope == MACRO else [averages_table(rows, baseline, metrics, scope, scope_title(study, scope))]
+    averages = [*goal, averages_table(rows, baseline, metrics)]
+    return [*averages, *(differences_table(rows, baseline, metric) for metric in metrics)]
 
 
 def language_tables(study: Study, baseline: Row) -> list[Table]:
@@ -76,16 +81,20 @@ def _by_language(metrics: Sequence[Metric]) -> list[Metric]:
     return [metric for metric in metrics if metric not in (LATE_LOSS, BEST_LOSS, CALIBRATED_LOSS, ACCURACY)]
 
 
-def averages_table(rows: Sequence[Row], baseline: Row, metrics: Sequence[Metric]) -> Table:
-    columns = [(metric, MACRO) for metric in metrics]
+def averages_table(
+    rows: Sequence[Row], baseline: Row, metrics: Sequence[Metric], scope: str = MACRO, goal: str = ""
+) -> Table:
+    columns = [(metric, scope) for metric in metrics]
+    weights = f"as {goal} weighs them" if goal else "each counting the same"
     caption = (
-        "Means over all languages, each counting the same. Dev losses are nats per token on sentences that no teacher "
-        "sees: at the last step, as the mean of the last five validations, and at their lowest. Calibrated: the lowest "
-        "over softmax temperatures; this and the token accuracy are also means of the last five. The test loss is that "
-        "of the model that is scored."
+        f"Means over {'languages' if goal else 'all languages'}, {weights}. Dev losses are nats per token on sentences "
+        "that no teacher sees: at the last step, as the mean of the last five validations, and at their lowest. "
+        "Calibrated: the lowest over softmax temperatures; it and the token accuracy are means of the last five too. "
+        "The test loss is that of the model that is scored."
     )
     names = tuple(metric.label for metric in metrics)
-    return _table("averages", "Averages over all languages", caption, rows, baseline, columns, names)
+    name, title = ("goal", "Averages for the goal") if goal else ("averages", "Averages over all languages")
+    return _table(name, title, caption, rows, baseline, columns, names)
 
 
 def language_table(

@@ -13,6 +13,7 @@ from rota.settings import Count, Duration
 from rota.teachers.bandits.base import Bandit, Policy
 from rota.teachers.bandits.matiisen import Naive, Sampling, Window
 from rota.teachers.base import (
+    EXACT,
     Classroom,
     LossKind,
     SizeChange,
@@ -22,6 +23,7 @@ from rota.teachers.base import (
     WarmupField,
     fill_in,
 )
+from rota.teachers.card import Card
 from rota.teachers.rewards import SCALES, FirstReward, Reward, SameArmGain, ScaleName
 from rota.teachers.wrappers import FirstVisits
 from rota.types import Arm, FloatArray, State, Teacher
@@ -77,6 +79,14 @@ class TSCL(Bandit):
 class TSCLConfig(TeacherConfig):
     """Bandit on how fast each language's dev loss falls (Algorithm 1; Matiisen et al. 2017)."""
 
+    card = Card(
+        family="bandits",
+        line="fastest change of loss",
+        observes="dev loss",
+        cost=("+53%", "+17%"),
+        source="the paper",
+        reference="the paper, Algorithm 1; Matiisen et al. 2017, Teacher-Student Curriculum Learning",
+    )
     name: Literal["tscl"] = "tscl"
     variant: Variant = Field("paper", description="released: all options as in the authors' code")
     warmup: WarmupField = Field(
@@ -118,6 +128,10 @@ class TSCLConfig(TeacherConfig):
                 why = f"algorithm {self.algorithm!r} fits slopes to losses and has no rewards"
                 raise ValueError(f"{name} is {value!r}, but {why}; remove it, or use online or sampling")
         return self
+
+    @property
+    def guarded(self) -> bool:
+        return self.variant not in EXACT
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Teacher:
         teacher = self._bandit(classroom.arms, rng)

@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, mode
 from rota.measures import DevLoss, GroupLosses, JointLoss
 from rota.settings import ConfigError, Count, Duration, DurationField, where_used
 from rota.teachers.base import (
+    EXACT,
     Classroom,
     LossKind,
     SizeChange,
@@ -22,6 +23,7 @@ from rota.teachers.base import (
     WarmupField,
     fill_in,
 )
+from rota.teachers.card import Card
 from rota.teachers.rewards import REWARDS, SCALES, Reward, RewardName, ScaleName
 from rota.types import Teacher
 
@@ -45,6 +47,14 @@ RELEASED: dict[str, Any] = {
 class DQNConfig(TeacherConfig):
     """Q network over the dev losses of all languages (Algorithm 2 and Section 4; values from Kumar et al. 2019)."""
 
+    card = Card(
+        family="policies",
+        line="a Q network over losses",
+        observes="dev losses",
+        cost=("+210%", "+10%"),
+        source="the paper",
+        reference="the paper, Algorithm 2; Mnih et al. 2013; Kumar et al. 2019",
+    )
     name: Literal["dqn"] = "dqn"
     variant: Variant = Field("paper", description="released: all options as in the authors' code")
     warmup: WarmupField = Field(
@@ -113,6 +123,10 @@ class DQNConfig(TeacherConfig):
                 f"replay_minimum is {self.replay_minimum}; it must not exceed replay_capacity ({self.replay_capacity})"
             )
         return self
+
+    @property
+    def guarded(self) -> bool:
+        return self.variant not in EXACT
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Teacher:
         from rota.teachers.dqn.agent import DQN  # needs torch, which reading a config does not
