@@ -99,11 +99,13 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
         seed=seed_for(config.seed, "student"),
         team=team,
     )
+    ranks = Ranks(store.split("train"))
     sets = DevSets(
         store,
         teacher_share=training.teacher_dev,
         division=training.dev_division,
         validate_tokens=training.validate_tokens,
+        ranks=ranks,
     )
     teacher = build_teacher(config.teacher, classroom, np.random.default_rng(seed_for(config.seed, "teacher")))
     turns = Turns(
@@ -115,7 +117,6 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     )
     budget = {store.languages[-1]: training.last_arm_tokens or training.tokens}
     streams_seed = seed_for(config.seed, "streams")
-    ranks = Ranks(store.split("train"))
 
     def stream(arm: Arm, mixture: Mixture | None) -> BatchStream:
         tokens, mixing = budget.get(arm, training.tokens), training.mixed_batches

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 
 from rota.data.division import Division, selection_part, teacher_part
+from rota.data.selection import Ranks
 from rota.data.store import Sentences, Store
 from rota.measures import DevLoss, GroupLosses, JointLoss, Measure
 from rota.types import MIXED, Arm, Batch, IntArray
@@ -44,8 +45,17 @@ class Sample(NamedTuple):
 class DevSets:
     """The sentences of one run's measurements. ``teacher_share`` of each dev set belongs to the teacher."""
 
-    def __init__(self, store: Store, *, teacher_share: float, division: Division, validate_tokens: int) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        teacher_share: float,
+        division: Division,
+        validate_tokens: int,
+        ranks: Ranks | None = None,
+    ) -> None:
         self.languages = store.languages
+        self.ranks = ranks or Ranks(store.split("train"))  # of training sentences; those of the streams
         self._dev, self._train = store.split("dev"), store.split("train")
         self._share, self._division = teacher_share, division
         self._validate_tokens = validate_tokens
@@ -77,6 +87,11 @@ class DevSets:
         each = max(1, measure.tokens // len(self.languages))
         parts = [_spread(self._dev, self.teacher_part(arm), each) for arm in self.languages]
         return self._dev.batch(MIXED, np.concatenate(parts))
+
+    @property
+    def train(self) -> Sentences:
+        """All training sentences."""
+        return self._train
 
     def sample(self, part: Part, arm: Arm, tokens: int, turn: int = 0) -> Sample:
         """About ``tokens`` target tokens, spread over a part of an arm's sentences; the next ones at the next turn."""
