@@ -1,7 +1,9 @@
 import json
+import shutil
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +65,37 @@ def test_a_folder_takes_the_place_of_an_older_one_only_when_it_is_complete(tmp_p
     assert names(tmp_path / "model") == ["inner", "new"]
     with folder_atomically(tmp_path / "model") as folder:
         assert names(folder) == []  # not what the one that failed has left
+    assert names(tmp_path) == ["model"]
+
+
+class KilledError(BaseException):
+    """Stands for SIGKILL: nothing is cleaned up after it."""
+
+
+@pytest.mark.parametrize("moment", range(1, 6))
+def test_a_folder_is_whole_or_comes_back_whichever_change_was_the_last(tmp_path, monkeypatch, moment):
+    model = tmp_path / "model"
+    with folder_atomically(model) as folder:
+        (folder / "old").write_text("old")
+    changes = []
+
+    def stopping(change):
+        def change_or_die(*arguments, **settings):
+            changes.append(change)
+            if len(changes) == moment:
+                raise KilledError
+            return change(*arguments, **settings)
+
+        return change_or_die
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", stopping(Path.rename))
+        patched.setattr(shutil, "rmtree", stopping(shutil.rmtree))
+        with pytest.raises(KilledError), folder_atomically(model) as folder:
+            (folder / "new").write_text("new")
+    assert not model.exists() or names(model) in (["old"], ["new"])
+    with folder_atomically(model):
+        assert names(model) in (["old"], ["new"])
     assert names(tmp_path) == ["model"]
 
 

@@ -22,6 +22,7 @@ from rota.data.preparation.stages import Progress
 from rota.data.preparation.stages import prepare as prepare_data
 from rota.data.store import Store
 from rota.evaluation.config import Changes, EvaluationConfig
+from rota.goal import resolve
 from rota.mistakes import check_before_preparing
 from rota.runs import Run
 from rota.settings import FREE, ConfigError, leaves
@@ -29,9 +30,12 @@ from rota.settings import FREE, ConfigError, leaves
 if TYPE_CHECKING:
     from rota.evaluation.evaluate import Evaluation
     from rota.team import Team
+    from rota.training.config import TrainingConfig
+    from rota.training.devsets import DevSets
     from rota.training.listeners import Listener
     from rota.training.loop import Loop
-    from rota.types import Arm, BatchStream, Mixture
+    from rota.training.spot_checks import SpotChecks
+    from rota.types import Arm, BatchStream, Mixture, ProbedStudent
 
 Listeners: TypeAlias = "Sequence[Listener | Callable[[Loop], Listener]]"
 """Objects that follow a run; a function is called with the loop when training begins, and returns the listener."""
@@ -74,6 +78,9 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     from rota.student.nmt import build_student
     from rota.teachers import Classroom, build_teacher
     from rota.team import Team
+    from rota.training.alarms.by_heart import ByHeart
+    from rota.training.alarms.guard import watch_over
+    from rota.training.alarms.unaligned import Unaligned
     from rota.training.devsets import DevSets
     from rota.training.distributed import NoRecord
     from rota.training.journal import Journal
@@ -88,8 +95,15 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     store.check()
     if training.threads is not None:
         torch.set_num_threads(training.threads)
+    goal = resolve(config.goal, store.languages, store.low_resource)
     classroom = Classroom(
-        store.sizes, store.low_resource, training.steps, store.target_tokens, training.tokens * training.accumulate
+        store.sizes,
+        store.low_resource,
+        training.steps,
+        tokens=store.target_tokens,
+        update_tokens=training.tokens * training.accumulate,
+        lr_warmup=config.student.lr_warmup.steps(training.steps),
+        goal=goal,
     )
     student = build_student(
         config.student,
@@ -106,12 +120,22 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
         division=training.dev_division,
         validate_tokens=training.validate_tokens,
         ranks=ranks,
+        goal=goal,
     )
     teacher = build_teacher(config.teacher, classroom, np.random.default_rng(seed_for(config.seed, "teacher")))
+    teacher, alarms = watch_over(
+        teacher,
+        classroom,
+        listens=config.teacher.listens,
+        guard=config.teacher.guarded if training.guard is None else training.guard,
+        decide_every=config.teacher.decide_every,
+        rng=np.random.default_rng(seed_for(config.seed, "guard")),
+        more=(Unaligned(), ByHeart()),
+    )
     turns = Turns(
         teacher,
         decide_every=config.teacher.decide_every,
-        observe_every=config.teacher.observe_every,
+        observe_every=config.teacher.observes_every(training.steps),
         listens=config.teacher.listens,
         broadcast=team.share,
     )
@@ -131,10 +155,19 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
         Run(run).checkpoints(training.keep),
         training,
         team,
+        alarms,
+        _spot_checks(student, sets, training),
     )
     team.after_first(lambda: start_run(config, store, sets.sizes(turns.watches), run))
     loop.resume()
     return loop
+
+
+def _spot_checks(student: ProbedStudent, sets: DevSets, training: TrainingConfig) -> SpotChecks | None:
+    from rota.training.spot_checks import SpotChecks
+
+    between = max(1, training.validate_every.steps(training.steps)) * training.tokens * training.accumulate
+    return SpotChecks(student, sets, share=training.spot_checks, tokens=between) if training.spot_checks else None
 
 
 def train(
@@ -226,7 +259,7 @@ def evaluate(
 ) -> Evaluation:
     """Translate and score a run's test (or dev) sets; ``changes`` take the place of the settings in its config.
 
-    ``select``: low-resource, macro, high-resource, loss or none. ``combine``: last, average or ensemble.
+    ``select``: low-resource, macro, high-resource, goal, loss or none. ``combine``: last, average or ensemble.
     """
     from rota.evaluation.evaluate import evaluate as evaluate_run
     from rota.evaluation.evaluate import open_data

@@ -8,14 +8,25 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer, model_validator
 
 from rota.data.corpora.sources import CorpusConfig
 from rota.data.preparation.cleaning import CleaningConfig
 from rota.data.preparation.mess import MessConfig
 from rota.data.subwords import SubwordsConfig
 from rota.evaluation.config import EvaluationConfig
-from rota.settings import BEFORE, ConfigError, Count, Settings, explain, short, with_earlier, without_earlier
+from rota.goal import ALL, GoalSetting
+from rota.settings import (
+    BEFORE,
+    ConfigError,
+    Count,
+    Settings,
+    explain,
+    short,
+    where_used,
+    with_earlier,
+    without_earlier,
+)
 from rota.student.config import StudentConfig
 from rota.teachers import TEACHERS, AnyTeacherConfig, TeacherConfig
 from rota.teachers.lookup import find_kind
@@ -52,11 +63,25 @@ class RunConfig(Settings):
         "run", pattern=r"^[\w.-]*[\w-][\w.-]*$", description="names the folders; by default that of the config file"
     )
     seed: Count = Field(1, ge=0, description="from which every random choice follows")
+    goal: GoalSetting = Field(ALL, description="all, low-resource, high-resource, a language, or weights by language")
     data: DataConfig
     student: StudentConfig = StudentConfig()
     teacher: AnyTeacherConfig = UniformConfig()
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _select_for_the_goal(cls, values: Any) -> Any:
+        """Who names a goal wants the checkpoints that are best at it, unless the config selects otherwise."""
+        if not isinstance(values, dict) or values.get("goal", ALL) == ALL:
+            return values
+        evaluation = values.get("evaluation", {})
+        return {**values, "evaluation": {"select": "goal", **evaluation}} if isinstance(evaluation, dict) else values
+
+    @model_serializer(mode="wrap")
+    def _goal_where_there_is_one(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return where_used(self, write(self), "goal")
 
     @property
     def data_folder(self) -> Path:

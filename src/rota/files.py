@@ -62,16 +62,25 @@ def open_atomically(*paths: Path) -> Iterator[list[IO[bytes]]]:
 
 @contextmanager
 def folder_atomically(folder: Path) -> Iterator[Path]:
-    """A new folder to fill; when the block ends well it takes the place of ``folder``, with everything on the disk."""
-    partial = _partial(folder)
-    shutil.rmtree(partial, ignore_errors=True)
+    """A new folder to fill; when the block ends well it takes the place of ``folder``, with everything on the disk.
+
+    At every moment the old or the new folder is there whole, if need be under a name that begins with a dot: the next
+    call for the same folder puts it back.
+    """
+    partial, old = _partial(folder), folder.with_name(f".{folder.name}.old")
+    if old.exists() and not folder.exists():
+        old.rename(folder)  # a process was killed between the two renames below
+    for left in (partial, old):
+        shutil.rmtree(left, ignore_errors=True)
     partial.mkdir(parents=True)
     yield partial
     for path in (*partial.rglob("*"), partial):
         _sync(path)
-    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        folder.rename(old)
     partial.rename(folder)
     _sync(folder.parent)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def _partial(path: Path) -> Path:

@@ -52,6 +52,10 @@ class Measure:
         ]
         return f"{type(self).__name__}({', '.join(changed)})"
 
+    def written(self, value: Any) -> Any:
+        """The value as ``observations.jsonl`` has it."""
+        return value
+
     def imagine(self, scene: Scene) -> Any:  # noqa: ARG002 - for those who can
         """The value that a scripted student would show."""
         raise ValueError(f"a scripted student cannot show {self}; try this teacher in real training")
@@ -99,7 +103,7 @@ class DevLoss(Measure):
 
 @dataclass(frozen=True)
 class JointLoss(Measure):
-    """Loss on a fixed dev batch with about as many tokens of every arm: a number."""
+    """Loss on a fixed dev batch with about as many tokens of every language, or as the goal weighs them: a number."""
 
     record: ClassVar[str | None] = "joint_loss"
     tokens: int = 8_000
@@ -192,3 +196,58 @@ class TrainSetLosses(Measure):
 
     def imagine(self, scene: Scene) -> dict[str, float]:
         return dict(scene.losses)
+
+
+class Aligned(NamedTuple):
+    """Dot products of an arm's updates since the last observation with the direction of the goal: sums of them.
+
+    Each is, to first order, how far the update lowers the goal's dev loss, up to a factor that all arms share.
+    ``languages`` has, for each dev language, the sum of the products with its own direction and that of their squares.
+    """
+
+    total: float
+    squares: float
+    updates: int
+    languages: Mapping[str, tuple[float, float]] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Alignment(Measure):
+    """How far the updates on each arm lead towards the goal: a mapping from the arms played to :class:`Aligned`.
+
+    Every ``refresh`` updates a new direction is taken: the gradient of the goal's dev loss, on ``tokens`` of each
+    language in rotation, at the student's averaged weights, scaled to length one. Every update then leaves the dot
+    product of its own gradient with it, which costs next to nothing. Of these measures a teacher can watch one.
+
+    ``direction``: ``source-gain`` is the gradient of the dev loss minus the dev loss with the sources of other
+    sentences; ``both`` adds the two directions. ``metric``: Adam divides its steps by the root of its second moments.
+    ``languages``: also by dev language, which takes memory for one more direction for each.
+    """
+
+    record: ClassVar[str | None] = "alignment"
+    refresh: int = 40  # updates
+    tokens: int = 200  # target tokens of each language, about
+    direction: Literal["loss", "source-gain", "both"] = "loss"
+    weights: Weights = "average"
+    decay: float = 0.98  # of the averaged weights, unless student.average says otherwise
+    metric: Literal["adam", "none"] = "adam"
+    languages: bool = False
+
+    def imagine(self, scene: Scene) -> dict[str, Aligned]:
+        """A scripted student shows the effect of one more update, the same for each that was made."""
+        return {arm: self._aligned(scene.effects[arm], updates) for arm, (_, updates) in scene.train_losses.items()}
+
+    def written(self, value: Mapping[str, Aligned]) -> dict[str, Any]:
+        """Sums, sums of squares and updates of each arm; those by language under ``languages``, rounded."""
+        written: dict[str, Any] = {arm: list(aligned[:3]) for arm, aligned in value.items()}
+        if self.languages:
+            written = {
+                arm: [*sums, {name: [float(f"{x:.4g}") for x in pair] for name, pair in value[arm].languages.items()}]
+                for arm, sums in written.items()
+            }
+        return written
+
+    def _aligned(self, effects: Mapping[str, float], updates: int) -> Aligned:
+        mean = sum(effects.values()) / len(effects)
+        by_language = {name: (updates * effect, updates * effect**2) for name, effect in effects.items()}
+        return Aligned(updates * mean, updates * mean**2, updates, by_language if self.languages else {})

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rota.config import RunConfig
+from rota.goal import GROUPS, resolve
 from rota.runs import Run
 from rota.settings import ConfigError
 
@@ -21,6 +22,7 @@ def check_before_preparing(config: RunConfig, run: Path, team: Team) -> None:
     from rota.student.hardware import check_machine
 
     check_durations(config)
+    check_goal(config)
     check_machine(config.student)
     check_sharing(config, run, team)
 
@@ -38,6 +40,13 @@ def check_durations(config: RunConfig) -> None:
         logger.warning(
             "student.lr_warmup lasts %d steps and the run %d: the rate never reaches its peak", rising, steps
         )
+
+
+def check_goal(config: RunConfig) -> None:
+    """A goal among languages that the config does not have; which of them are low-resource is known only later."""
+    languages = config.data.known_languages
+    if languages and config.goal not in GROUPS:
+        resolve(config.goal, languages)
 
 
 def check_sharing(config: RunConfig, run: Path, team: Team) -> None:

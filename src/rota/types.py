@@ -153,6 +153,7 @@ class Projection(NamedTuple):
 
     dot: float
     norm: float
+    others: tuple[float, ...] = ()  # dot products with the other directions, in their order
 
 
 class Gradient(Protocol):
@@ -325,8 +326,8 @@ class ProbedStudent(Student, Protocol):
         """
         ...
 
-    def follow(self, direction: Gradient | None) -> None:
-        """From now on every update leaves a :class:`Projection` on this direction; None: no longer."""
+    def follow(self, direction: Gradient | None, others: Sequence[Gradient] = ()) -> None:
+        """From now on every update leaves a :class:`Projection` on these directions; None: no longer."""
         ...
 
     def examine(

@@ -178,7 +178,7 @@ def test_a_damaged_last_checkpoint_is_not_evaluated(run):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--select", "best"), "--select is 'best'; it is one of low-resource, macro, high-resource, loss, none"),
+        (("--select", "best"), "--select is 'best'; it is one of low-resource, macro, high-resource, goal, loss, none"),
         (("--combine", "mean"), "--combine is 'mean'; it is one of last, average, ensemble"),
         (("--select", "macro", "--step", "20"), "--step 20 names a checkpoint and --select macro looks for one"),
         (("--window", "3"), "--window 3"),

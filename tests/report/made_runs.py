@@ -15,11 +15,14 @@ def make_run(
 
     ``records``: ``dev_losses``, step to language to loss; ``scores``, metric to language to score; ``chosen``, extra
     fields of the scores such as ``select``; ``selected``, the step of the best model; ``observations`` and
-    ``decisions``, entries as training writes them, the latter by step; ``alarms`` likewise.
+    ``decisions``, entries as training writes them, the latter by step; ``alarms`` likewise; ``goal``, as in the config.
     """
     folder.mkdir(parents=True)
     done = steps if done is None else done
-    write_json(folder / "run.json", about_run(seed, teacher, warmup, steps, data))
+    about = about_run(seed, teacher, warmup, steps, data)
+    if "goal" in records:
+        about["config"]["goal"] = records["goal"]
+    write_json(folder / "run.json", about)
     arms = list(arms or SIZES)
     taken = [arms[step % len(arms)] for step in range(done)]
     decisions = records.get("decisions", {})

@@ -97,6 +97,7 @@ def make_one(folder, teacher, seed):
         scores={"chrf": everywhere(20.0 + seed), "bleu": everywhere(10.0 + seed)},
         decisions=values if learned else {},
         observations=told if learned else [],
+        goal={"az": 2, "tr": 1},
     )
     for step in (4, 8) if teacher == "dqn" else ():
         (folder / "policy").mkdir(exist_ok=True)

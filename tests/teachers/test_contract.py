@@ -8,6 +8,7 @@ from replay_cases import make_run
 from rota.teachers import TEACHERS, Uniform
 from rota.teachers.bandits.tscl import TSCLConfig
 from rota.teachers.static import UniformConfig
+from rota.teachers.weights.presets import PRESETS
 from rota.testing import Rehearsal, TeacherContract
 from rota.testing.contract import CLASSROOM
 
@@ -65,9 +66,31 @@ CASES = {
     "dqn as released": {**DQN, "variant": "released"},
     "dqn on z-scores": {**DQN, "warmup": None, "reward_scale": "z-score", "reward_batch": "current-language"},
     "dqn that does not learn": {**DQN, "learn": False},
+    "align": {"name": "align"},
+    "align after a warm-up": {"name": "align", "warmup": 20, "observe_every": 1, "gate_every": 5},
+    "align that starts late": {
+        "name": "align",
+        "start": 45,
+        "direction": "both",
+        "observe_every": 3,
+        "decide_every": 3,
+    },
+    "align by its gate alone": {"name": "align", "direction": "none", "observe_every": 1, "gate_every": 3},
     "replay-proportions": {"name": "replay-proportions", "run": "other", "warmup": 10},
     "replay-shuffled": {"name": "replay-shuffled", "run": "other", "window": 7},
     "replay-exact": {"name": "replay-exact", "run": "other"},
+    "weights": {"name": "weights", "signal": "excess", "loss": "dev", "rule": "mirror", "pull": 0.1, "warmup": 10},
+    "weights by the actor": {"name": "weights", "rule": "actor", "reweight_every": 3, "prior": "proportional"},
+    "weights by adam": {"name": "weights", "rule": "actor", "actor": "adam", "floor": 0},
+    "weights of some": {
+        "name": "weights",
+        "prior": {"name": "fixed", "shares": {"az": 1, "tr": 2}},
+        "scale": "z-score",
+    },
+    **{name: {"name": name} for name in PRESETS},
+    **{f"{name} as published": {"name": name, "variant": "source"} for name in PRESETS},
+    "exp3 that changes rarely": {"name": "exp3", "decide_every": 2, "reweight_every": 6, "warmup": 10},
+    "odm after a warm-up that it hears": {"name": "odm", "warmup": {"until": 20, "inform": "all"}, "start": 4},
     "a user's own": {"name": "own_teacher:WorstFirstConfig", "epsilon": 0.3},
     "one with a measure of its own": {"name": "own_measure:TailFirstConfig", "epsilon": 0.3},
 }
@@ -108,8 +131,9 @@ def test_another_seed_gives_another_schedule():
 
 @pytest.mark.parametrize("case", CASES)
 def test_open_loop_schedules_do_not_listen_and_the_others_do(case):
+    name = CASES[case]["name"]
     watches = CASES[case].get("curriculum", {}).get("name") in ("norm", "relative-loss")
-    listens = watches or CASES[case]["name"].startswith(("tscl", "dqn", "own_"))
+    listens = watches or name.startswith(("tscl", "dqn", "align", "own_", "weights")) or name in PRESETS
     assert Rehearsal(CASES[case]).turns.listens == listens
 
 

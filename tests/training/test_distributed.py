@@ -22,7 +22,7 @@ from rota.student.config import StudentConfig
 from rota.student.nmt import build_student
 from rota.team import Team
 from rota.training import distributed as processes
-from rota.training.distributed import choose_backend, join_team
+from rota.training.distributed import choose_backend, join_team, stop_without_parent
 
 CONFIG = """
 data:
@@ -60,7 +60,9 @@ def steps_of(folder, case):
     return list(read_record(folder / "runs" / case / "steps.jsonl"))
 
 
-@pytest.mark.parametrize(("alone", "together"), [("one", "two"), ("one-dqn", "two-dqn"), ("one", "parts")])
+@pytest.mark.parametrize(
+    ("alone", "together"), [("one", "two"), ("one-dqn", "two-dqn"), ("one-align", "two-align"), ("one", "parts")]
+)
 def test_two_processes_train_as_one(folder, alone, together):
     assert codes(folder, together) == [0, 0], said(folder, together, 0) + said(folder, together, 1)
     expected, found = steps_of(folder, alone), steps_of(folder, together)
@@ -78,6 +80,15 @@ def test_the_teacher_of_two_processes_is_told_the_same(folder):
     one, two = (list(read_record(folder / "runs" / name / "observations.jsonl")) for name in ("one-dqn", "two-dqn"))
     assert len(one) == len(two) > 5
     assert [told["joint_loss"] for told in two] == pytest.approx([told["joint_loss"] for told in one], abs=1e-4)
+
+
+def test_the_gradients_of_two_processes_lead_where_those_of_one_do(folder):
+    one, two = (list(read_record(folder / "runs" / name / "observations.jsonl")) for name in ("one-align", "two-align"))
+    assert len(one) == len(two) == 6
+    for alone, together in zip(one, two, strict=True):
+        assert list(together["alignment"]) == list(alone["alignment"])
+        for arm, sums in together["alignment"].items():
+            assert sums == pytest.approx(alone["alignment"][arm], rel=1e-2)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -334,4 +345,30 @@ def test_a_signal_to_torchrun_itself_saves_and_the_same_command_goes_on(tmp_path
     assert first.returncode != 0
     (step,) = re.findall(r"stopped at step (\d+) and saved", output)
     assert (tmp_path / "runs" / "run" / "checkpoints" / step).exists()
+    go_on_to_the_end(tmp_path, command, settings)
+
+
+def test_a_process_whose_parent_is_gone_is_asked_to_stop_and_then_ended(monkeypatch):
+    parents, sent, ended = iter([7, 7, 1]), [], []
+    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
+    watch = stop_without_parent(lambda: next(parents), every=0.0, grace=0.0, end=ended.append)
+    watch.join(timeout=10)
+    assert sent == [(os.getpid(), signal.SIGTERM)]
+    assert ended == [1]
+
+
+@pytest.mark.slow
+def test_the_processes_save_and_end_when_torchrun_itself_is_killed(tmp_path):
+    command, settings = torchrun(tmp_path)
+    first = subprocess.Popen(command, **settings)
+    wait_for_a_checkpoint(tmp_path)
+    children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(first.pid)], capture_output=True, text=True).stdout
+    ranks = list(map(int, children.split()))
+    assert len(ranks) == 2
+    first.kill()
+    first.communicate(timeout=60)  # ends when the ranks have closed their ends of the pipe
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{rank}").exists() for rank in ranks) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not [rank for rank in ranks if Path(f"/proc/{rank}").exists()]
     go_on_to_the_end(tmp_path, command, settings)

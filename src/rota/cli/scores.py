@@ -26,8 +26,8 @@ def evaluate(
     select: Annotated[
         str | None,
         typer.Option(
-            help="Choose the checkpoints: low-resource, high-resource or macro (all languages) by dev BLEU, loss by dev"
-            " loss; none takes the last. By default as in the config."
+            help="Choose the checkpoints: low-resource, high-resource, macro (all languages) or goal by dev BLEU, loss"
+            " by dev loss; none takes the last. By default as in the config."
         ),
     ] = None,
     combine: Annotated[

@@ -21,6 +21,7 @@ from rota.evaluation.significance import (
     paired_randomisation,
 )
 from rota.evaluation.translator import Progress
+from rota.goal import is_alike
 from rota.runs import Run
 from rota.runs.standing import Model, Scores, Split, standing_scores
 from rota.statistics import SeedComparison, holm, paired_seeds
@@ -120,7 +121,7 @@ def compare_runs(
     for done, (arm, texts) in enumerate(references.items(), start=1):
         paired[arm] = _pair_sentences(metric, outputs[arm], texts)
         progress("testing languages", done, len(references))
-    rows = _rows(paired, metric, store, resamples, trials)
+    rows = _rows(paired, metric, store, _goal_group(everyone), resamples, trials)
     sentences = {arm: len(texts) for arm, texts in references.items()}
     signatures = _signatures(everyone, metric)
     return Comparison(metric, split, *sides, rows, sentences, resamples, trials, signatures, notes)
@@ -234,8 +235,22 @@ def _pair_sentences(metric: str, sides: list[list[Any]], references: list[str]) 
     return Paired.of(metric, sides[0], sides[1], references)
 
 
-def _rows(paired: Mapping[Arm, Paired], metric: str, store: Store, resamples: int, trials: int) -> list[Row]:
-    everyone = {arm: [arm] for arm in paired} | groups(paired, store.low_resource)
+def _goal_group(runs: list[Compared]) -> dict[str, list[Arm]]:
+    """The languages of a goal that all runs share, if they count alike among themselves."""
+    goals = [run.run.goal for run in runs]
+    same = all(goal == goals[0] for goal in goals) and is_alike(goals[0], goals[0])
+    return {"goal": list(goals[0])} if same and not is_alike(goals[0], runs[0].data.languages) else {}
+
+
+def _rows(
+    paired: Mapping[Arm, Paired],
+    metric: str,
+    store: Store,
+    goal: dict[str, list[Arm]],
+    resamples: int,
+    trials: int,
+) -> list[Row]:
+    everyone = {arm: [arm] for arm in paired} | groups(paired, store.low_resource) | goal
     bootstraps = paired_bootstrap(paired, metric, everyone, resamples=resamples)
     p_values = paired_randomisation(paired, metric, everyone, trials=trials)
     rows = []

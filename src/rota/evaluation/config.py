@@ -29,7 +29,7 @@ class EvaluationConfig(Settings):
     select: Select | None = Field(
         None,
         description="choose the window of checkpoints with the best mean dev BLEU of these languages, or dev loss;"
-        " null: the window that ends with the last checkpoint",
+        " null: the window that ends with the last checkpoint; by default goal if the config has a goal",
     )
     combine: Combine = Field(
         "last",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from rota.evaluation.metrics import Score, averages, score
 from rota.evaluation.selection import Selection, select_window
 from rota.evaluation.translator import Counter, Loader, Progress, Translations, read_lines
 from rota.files import write_atomically
+from rota.goal import Goal
 from rota.runs import Entry, Run
 from rota.runs.standing import Model, Scores, Split, evaluated
 from rota.types import Arm
@@ -32,6 +33,7 @@ class Evaluation:
     translations: Mapping[Arm, Path]
     sentences: Mapping[Arm, int]
     selection: Selection | None = None  # how the model was chosen; None: it was named, or is the last
+    goal: Goal = field(default_factory=dict)  # of the run; empty: all languages alike
 
     @property
     def step(self) -> int:
@@ -46,7 +48,7 @@ class Evaluation:
         return {arm: found.value for arm, scores in self.scores.items() for found in scores if found.metric == metric}
 
     def averages(self, metric: str) -> dict[str, float]:
-        return averages(self.values(metric), self.low_resource)
+        return averages(self.values(metric), self.low_resource, self.goal)
 
 
 def evaluate(
@@ -82,7 +84,7 @@ def evaluate(
         counter.reach(len(pairs))
         scores[arm] = score(read_lines(paths[arm]), [reference for _, reference in pairs])
         sentences[arm] = len(pairs)
-    evaluation = Evaluation(model, split, scores, store.low_resource, paths, sentences, selection)
+    evaluation = Evaluation(model, split, scores, store.low_resource, paths, sentences, selection, loader.run.goal)
     _record(loader.run, evaluation, config)
     return evaluation
 

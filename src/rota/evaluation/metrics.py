@@ -14,6 +14,7 @@ import numpy as np
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
+from rota.goal import Goal, goal_mean, is_alike
 from rota.types import Arm, FloatArray
 
 if TYPE_CHECKING:
@@ -63,9 +64,15 @@ def make_metric(name: str) -> Any:
     return METRICS[name]()
 
 
-def averages(values: Mapping[Arm, float], low_resource: Iterable[Arm]) -> dict[str, float]:
-    """Means over the low-resource, the high-resource and all languages; a group without languages is left out."""
-    return {name: sum(values[arm] for arm in arms) / len(arms) for name, arms in groups(values, low_resource).items()}
+def averages(values: Mapping[Arm, float], low_resource: Iterable[Arm], goal: Goal | None = None) -> dict[str, float]:
+    """Means over the low-resource, the high-resource and all languages; a group without languages is left out.
+
+    With a goal other than all languages alike, its mean comes last.
+    """
+    found = {name: sum(values[arm] for arm in arms) / len(arms) for name, arms in groups(values, low_resource).items()}
+    if goal and set(goal) <= set(values) and not is_alike(goal, values):
+        found["goal"] = goal_mean(values, goal)
+    return found
 
 
 def groups(languages: Iterable[Arm], low_resource: Iterable[Arm]) -> dict[str, list[Arm]]:

@@ -13,6 +13,7 @@ from rota.evaluation.config import EvaluationConfig
 from rota.evaluation.metrics import groups, score
 from rota.evaluation.translator import SELECTION_PART, Counter, Loader, Progress, Translations, read_lines
 from rota.files import write_json
+from rota.goal import Goal, goal_mean, is_alike
 from rota.runs import Run
 from rota.runs.standing import Model, Select
 from rota.student.search import EncoderCache
@@ -26,9 +27,8 @@ class Window:
     steps: tuple[int, ...]
     bleu: Mapping[Arm, float]  # of the languages that were translated
     averages: Mapping[str, float]  # by group, where all its languages were translated
-    loss: (
-        float | None
-    )  # nats per token, mean over languages and checkpoints; None: the run has no validation that early
+    loss: float | None
+    """Nats per token, the goal's mean over languages, and over checkpoints; None: no validation came that early."""
 
     @property
     def step(self) -> int:
@@ -90,7 +90,7 @@ def select_window(
         raise ValueError("nothing is to be selected; set select, or evaluate without it")
     run, share = loader.run, loader.run.setting("config.training.teacher_dev")
     division: Division = run.setting("config.training.dev_division")
-    pairs = selection_pairs(store, judged_languages(store, config.select), share, division)
+    pairs = selection_pairs(store, judged_languages(store, config.select, run.goal), share, division)
     sentences = {arm: len(each) for arm, each in pairs.items()}
     losses = dev_losses(run)
     # Every network is in several windows: its encoder need not read the sentences again.
@@ -100,17 +100,19 @@ def select_window(
     found: list[Window] = []
     for steps in windows:
         bleu = dev_bleu(translations, Model(steps, config.combine), pairs, counter)
-        found.append(Window(steps, bleu, _averages(bleu, store), _window_loss(steps, losses)))
+        found.append(Window(steps, bleu, _averages(bleu, store, config.select, run.goal), _window_loss(steps, losses)))
         counter.reach(len(found) * sum(sentences.values()))
     selection = Selection(config, config.select, sentences, share, tuple(found))
     selection.write(run)
     return selection
 
 
-def judged_languages(store: Store, select: Select) -> Sequence[Arm]:
+def judged_languages(store: Store, select: Select, goal: Goal) -> Sequence[Arm]:
     """The languages whose dev sets are translated to select by this."""
     if select == "loss":
         return ()
+    if select == "goal":
+        return list(goal)
     found = groups(store.languages, store.low_resource)
     if select not in found:
         raise ValueError(f"--select {select}: the data have no {select} languages; use --select macro")
@@ -130,8 +132,9 @@ def selection_pairs(
 
 
 def dev_losses(run: Run) -> dict[int, float]:
-    """By step of validation, the mean dev loss over all languages, in nats per token."""
-    return {entry["step"]: _mean(list(entry["dev_loss"].values())) for entry in run.read("validations")}
+    """By step of validation, the goal's mean of the dev losses (by default over all languages), in nats per token."""
+    goal = run.goal
+    return {entry["step"]: goal_mean(entry["dev_loss"], goal) for entry in run.read("validations")}
 
 
 def _window_loss(steps: Sequence[int], losses: Mapping[int, float]) -> float | None:
@@ -150,9 +153,12 @@ def dev_bleu(
     return {arm: score(read_lines(path), references[arm], metrics=("bleu",))[0].value for arm, path in paths.items()}
 
 
-def _averages(bleu: Mapping[Arm, float], store: Store) -> dict[str, float]:
+def _averages(bleu: Mapping[Arm, float], store: Store, select: Select, goal: Goal) -> dict[str, float]:
     found = groups(store.languages, store.low_resource)
-    return {name: _mean([bleu[arm] for arm in arms]) for name, arms in found.items() if set(arms) <= set(bleu)}
+    means = {name: _mean([bleu[arm] for arm in arms]) for name, arms in found.items() if set(arms) <= set(bleu)}
+    if set(goal) <= set(bleu) and (select == "goal" or not is_alike(goal, store.languages)):
+        means["goal"] = goal_mean(bleu, goal)
+    return means
 
 
 def _mean(values: Sequence[float]) -> float:

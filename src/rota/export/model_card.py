@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rota.evaluation.metrics import LABELS, averages
+from rota.goal import Goal
 from rota.runs import Entry, Run
 from rota.runs.standing import Asked, Model, evaluated
 from rota.types import Arm
@@ -49,7 +50,7 @@ def model_card(run: Run, model: Model, *, to: str, quantization: str) -> str:
         f"# {config['name']}: {', '.join(sizes)} to {target}\n",
         _model(config, model, quantization),
         "## Languages and data\n",
-        _languages(sizes, run.low_resource, scores),
+        _languages(sizes, run.low_resource, scores, run.goal),
         _signatures(scores),
         "## Schedule\n",
         _schedule(config),
@@ -90,14 +91,17 @@ The licence of the weights depends on the text they were trained on: put it into
 """
 
 
-def _languages(sizes: Mapping[Arm, int], low_resource: Sequence[Arm], scores: Mapping[str, Mapping[Arm, Entry]]) -> str:
+def _languages(
+    sizes: Mapping[Arm, int], low_resource: Sequence[Arm], scores: Mapping[str, Mapping[Arm, Entry]], goal: Goal
+) -> str:
     titles = "".join(f" {LABELS.get(metric, metric)} |" for metric in scores)
     lines = [f"| language | training pairs |{titles}", f"|---|---:|{'---:|' * len(scores)}"]
     for arm, size in sizes.items():
         low = " (low-resource)" if arm in low_resource else ""
         cells = "".join(f" {_cell(found[arm]['score'] if arm in found else None)} |" for found in scores.values())
         lines.append(f"| {arm}{low} | {size:,} |{cells}")
-    means = [averages({arm: found["score"] for arm, found in each.items()}, low_resource) for each in scores.values()]
+    values = [{arm: found["score"] for arm, found in each.items()} for each in scores.values()]
+    means = [averages(each, low_resource, goal) for each in values]
     for group in means[0] if means else ():
         lines += [f"| {group} | |{''.join(f' {_cell(mean.get(group))} |' for mean in means)}"]
     return "\n".join(lines) + "\n"

@@ -17,7 +17,7 @@ from rota.report.figures.teachers import (
     signal_figure,
 )
 from rota.report.folders import Progress, check_folder
-from rota.report.numbers.measures import HIGH, LOW, MACRO, measured
+from rota.report.numbers.measures import HIGH, LOW, MACRO, headline_scope, measured
 from rota.report.page import MADE_BY, Section, write_report
 from rota.report.sentences import HEADLINES, alarms_raised, headlines, how_made, missing, what_was_run
 from rota.report.study import MAIN_TABLES, Row, Study, read_study
@@ -111,9 +111,14 @@ def _present(pictures: Sequence[Picture | None]) -> list[Picture]:
 
 def _summary(study: Study, baseline: Row) -> Section:
     points = headlines(study, baseline)
+    over = (
+        "over all languages, each of which counts the same"
+        if headline_scope(study) == MACRO
+        else "over languages as the goal of the runs weighs them"
+    )
     lead = (
-        f"Each schedule is compared with {baseline.title} under the same seeds, over all languages, each of which "
-        "counts the same. Differences are means over seeds with their 95 % intervals; dev losses are nats per "
+        f"Each schedule is compared with {baseline.title} under the same seeds, {over}. "
+        "Differences are means over seeds with their 95 % intervals; dev losses are nats per "
         "token (less is better), chrF and BLEU are points (more is better)."
     )
     if not points:

@@ -17,10 +17,12 @@ from rota.report.numbers.measures import (
     CHRF,
     COMET,
     FINAL_LOSS,
+    GOAL,
     LOW,
-    MACRO,
     Metric,
+    headline_scope,
     how_scored,
+    scope_title,
     values,
 )
 from rota.report.numbers.printed import nearest_row, printed_row
@@ -66,16 +68,19 @@ def _range(numbers: Sequence[int]) -> str:
 def headlines(study: Study, baseline: Row) -> list[str]:
     """One sentence for each schedule against the baseline, then how to read them all."""
     rows = [row for row in study.main if row.name != baseline.name]
-    sentences = [sentence for row in rows for sentence in _headline(row, baseline)]
-    return [*sentences, *_seen_over_all(rows, baseline), *_clear_differences(rows, baseline)]
+    scope = headline_scope(study)
+    sentences = [sentence for row in rows for sentence in _headline(row, baseline, scope)]
+    scopes = {each: scope_title(study, each) for each in (scope, LOW)}
+    about = [f"The differences in this list are those of {scopes[scope]}."] if sentences and scope == GOAL else []
+    return [*about, *sentences, *_seen_over_all(rows, baseline, scope), *_clear_differences(rows, baseline, scopes)]
 
 
-def _headline(row: Row, baseline: Row) -> list[str]:
-    """Mean over all languages, by metric: difference, interval, and what could have been seen."""
+def _headline(row: Row, baseline: Row, scope: str) -> list[str]:
+    """Mean over all languages, or that of the goal, by metric: difference, interval, and what could have been seen."""
     parts, seen, pairs = [], [], []
     for metric in HEADLINES:
-        text = written_difference(row, baseline, metric, MACRO)
-        found = contrast(row, baseline, metric, MACRO)
+        text = written_difference(row, baseline, metric, scope)
+        found = contrast(row, baseline, metric, scope)
         if text != NO_VALUE:
             parts.append(f"{metric.label} {text}")
         if found is not None:
@@ -92,9 +97,9 @@ def _headline(row: Row, baseline: Row) -> list[str]:
     return [f"{text}; {seeds}. The study could have seen {and_list(seen)}."]
 
 
-def _seen_over_all(rows: Sequence[Row], baseline: Row) -> list[str]:
+def _seen_over_all(rows: Sequence[Row], baseline: Row, scope: str) -> list[str]:
     """What the study could have seen, once for all rows: with three seeds the figure of one row is mostly chance."""
-    found = {metric: pooled_detectable(rows, baseline, metric, MACRO) for metric in HEADLINES}
+    found = {metric: pooled_detectable(rows, baseline, metric, scope) for metric in HEADLINES}
     known = {metric: pooled for metric, pooled in found.items() if pooled is not None}
     if not known:
         return []
@@ -103,10 +108,9 @@ def _seen_over_all(rows: Sequence[Row], baseline: Row) -> list[str]:
     return [f"Over all rows together the study could have seen {seen} with {counts} seeds a row."]
 
 
-def _clear_differences(rows: Sequence[Row], baseline: Row) -> list[str]:
+def _clear_differences(rows: Sequence[Row], baseline: Row, scopes: Mapping[str, str]) -> list[str]:
     """Which intervals exclude zero, and how many would do so by chance."""
-    scopes = ((MACRO, "all languages"), (LOW, "low-resource languages"))
-    found = [_clear(rows, baseline, metric, *scope) for scope in scopes for metric in HEADLINES]
+    found = [_clear(rows, baseline, metric, *scope) for scope in scopes.items() for metric in HEADLINES]
     sentences = [sentence for sentence in found if sentence]
     if sentences:
         sentences.append("One in 20 such intervals excludes zero by chance; the marks ++ in the tables allow for that.")

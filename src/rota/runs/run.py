@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rota.files import damaged, is_locked, locked, read_json, write_json
+from rota.goal import ALL, Goal, goal_mean, resolve
 from rota.runs.checkpoints import Checkpoint, Checkpoints
 from rota.runs.records import REMEDY, Entry, Record, last_entry, last_lines, read_record
 from rota.settings import BEFORE
 from rota.types import Arm
 
-RecordName = Literal["steps", "observations", "rewards", "validations", "timings", "alarms", "evals", "phases"]
+RecordName = Literal[
+    "steps", "observations", "rewards", "validations", "timings", "spot_checks", "alarms", "evals", "phases"
+]
 """The records of a run. What they hold:
 
 ==============  =====================================================================================================
@@ -23,6 +26,7 @@ observations    the measurements that a learned teacher was told
 rewards         what it made of them: ``{"step": 40, "rewards": {"az": 0.2}}``
 validations     dev loss of every language
 timings         wall, processor and phase times; apart from the others because they never repeat
+spot_checks     gains from the source, losses on training sentences, epochs; at validations, of some or all arms
 alarms          what training noticed and went on
 evals           every score with its signature, the checkpoints it is of, and the file of its translations
 phases          how long training and scoring took under ``rota compare``
@@ -159,6 +163,11 @@ class Run:
     def high_resource(self) -> list[Arm]:
         return [arm for arm in self.sizes if arm not in self.setting("data.low_resource")]
 
+    @property
+    def goal(self) -> Goal:
+        """The weights of the languages in everything that is averaged for the run's goal; by default all alike."""
+        return resolve(self.about["config"].get("goal", ALL), list(self.sizes), self.low_resource)
+
     def read(self, name: RecordName) -> Iterator[Entry]:
         """The entries of a record, plain or gzipped; none if there is no such record."""
         path = self.find_record(name)
@@ -220,9 +229,9 @@ class Run:
         return 0 if last is None else int(last["step"])
 
     def last_dev_loss(self) -> float | None:
-        """Mean over languages at the last validation, in nats per token."""
+        """Mean over languages at the last validation, as the goal weighs them, in nats per token."""
         last = last_entry(self.record_path("validations"))
-        return None if last is None else sum(last["dev_loss"].values()) / len(last["dev_loss"])
+        return None if last is None else goal_mean(last["dev_loss"], self.goal)
 
     def last_log_lines(self) -> Iterator[str]:
         """The lines at the end of the log that are not blank, the last one first."""

@@ -29,7 +29,7 @@ from rota.runs.run import Run
 from rota.settings import Duration
 from rota.types import Arm
 
-Select = Literal["low-resource", "macro", "high-resource", "loss"]
+Select = Literal["low-resource", "macro", "high-resource", "goal", "loss"]
 Combine = Literal["last", "average", "ensemble"]
 Split = Literal["dev", "test"]
 

@@ -3,8 +3,8 @@
 A config (``base.py``) is looked up by its name (``lookup.py``) in the registry below and builds its teacher from the
 classroom; ``build_teacher`` puts the warm-up around it (``wrappers.py``). Its card (``card.py``) is what ``rota
 teachers`` shows. Open-loop schedules are in ``static.py`` and, changing on the way, in ``scripted/``; ``controls.py``
-repeats another run. Those that learn are in ``bandits/`` and ``dqn/``. They turn losses into rewards (``rewards.py``)
-and values into choices (``choice.py``).
+repeats another run. Those that learn are in ``bandits/``, ``weights/`` and ``dqn/``. They turn losses into rewards
+(``rewards.py``) and values into choices (``choice.py``).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from pydantic import PlainValidator, SerializeAsAny
 
+from rota.teachers.align import AlignConfig
 from rota.teachers.bandits.matiisen import Naive, Sampling, Window
 from rota.teachers.bandits.tscl import TSCL, TSCLConfig
 from rota.teachers.base import Classroom, SizeChange, TeacherConfig, WarmupConfig
@@ -45,6 +46,7 @@ from rota.teachers.static import (
     Uniform,
     UniformConfig,
 )
+from rota.teachers.weights.config import PRESET_CONFIGS, WeightsConfig
 from rota.teachers.wrappers import FirstVisits, Warmup
 from rota.types import Teacher
 
@@ -62,7 +64,10 @@ TEACHERS: dict[str, type[TeacherConfig]] = {
     "two-phase": TwoPhaseConfig,
     "late": LateConfig,
     "tscl": TSCLConfig,
+    "weights": WeightsConfig,
+    **PRESET_CONFIGS,
     "dqn": DQNConfig,
+    "align": AlignConfig,
     "replay-proportions": ReplayProportionsConfig,
     "replay-shuffled": ReplayShuffledConfig,
     "replay-exact": ReplayExactConfig,

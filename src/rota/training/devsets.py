@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple
 
@@ -12,6 +12,7 @@ import numpy as np
 from rota.data.division import Division, selection_part, teacher_part
 from rota.data.selection import Ranks
 from rota.data.store import Sentences, Store
+from rota.goal import ALL, Goal, is_alike, resolve
 from rota.measures import DevLoss, GroupLosses, JointLoss, Measure
 from rota.types import MIXED, Arm, Batch, IntArray
 
@@ -52,9 +53,11 @@ class DevSets:
         teacher_share: float,
         division: Division,
         validate_tokens: int,
+        goal: Goal | None = None,
         ranks: Ranks | None = None,
     ) -> None:
         self.languages = store.languages
+        self.goal = goal or resolve(ALL, self.languages)
         self.ranks = ranks or Ranks(store.split("train"))  # of training sentences; those of the streams
         self._dev, self._train = store.split("dev"), store.split("train")
         self._share, self._division = teacher_share, division
@@ -74,6 +77,12 @@ class DevSets:
     def validation(self) -> dict[Arm, Batch]:
         return {arm: _batch(self._dev, arm, self.selection_part(arm), self._validate_tokens) for arm in self.languages}
 
+    @cached_property
+    def train_tokens(self) -> dict[Arm, int]:
+        """Target tokens of the training sentences, by arm: as many as an epoch has."""
+        offsets = self._train.target.offsets
+        return {arm: int(offsets[stop] - offsets[start]) for arm, (start, stop) in self._train.ranges.items()}
+
     def by_arm(self, measure: DevLoss) -> dict[Arm, Batch]:
         """For each arm a fixed batch; as in the released code, one for all."""
         if measure.data == "first-arm-train":
@@ -83,10 +92,23 @@ class DevSets:
         return {arm: _batch(self._dev, arm, self.teacher_part(arm), measure.tokens) for arm in self.languages}
 
     def joint(self, measure: JointLoss) -> Batch:
-        """The fixed multilingual batch: about as many tokens of every language."""
-        each = max(1, measure.tokens // len(self.languages))
-        parts = [_spread(self._dev, self.teacher_part(arm), each) for arm in self.languages]
-        return self._dev.batch(MIXED, np.concatenate(parts))
+        """The fixed multilingual batch: about as many tokens of every language.
+
+        With a goal, tokens in proportion to its weights. Where a dev set is too small for its share, weights of the
+        sentences make up for it: the weighted loss of the batch is the goal's mean of the languages' losses.
+        """
+        if is_alike(self.goal, self.languages):
+            each = max(1, measure.tokens // len(self.languages))
+            parts = [_spread(self._dev, self.teacher_part(arm), each) for arm in self.languages]
+            return self._dev.batch(MIXED, np.concatenate(parts))
+        parts = [
+            _spread(self._dev, self.teacher_part(arm), max(1, int(measure.tokens * weight)))
+            for arm, weight in self.goal.items()
+        ]
+        batch = self._dev.batch(MIXED, np.concatenate(parts))
+        tokens = [int(self._dev.target.lengths(part).sum()) for part in parts]
+        factors = np.array(list(self.goal.values())) * sum(tokens) / np.array(tokens)
+        return replace(batch, weights=np.repeat(factors, [len(part) for part in parts]))
 
     @property
     def train(self) -> Sentences:

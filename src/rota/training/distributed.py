@@ -10,6 +10,8 @@ import atexit
 import gc
 import os
 import signal
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
@@ -33,6 +35,9 @@ TIMEOUT: Final = timedelta(minutes=10)
 FOREVER: Final = timedelta(days=30)
 """For preparing data: nothing but the death of the process that does it ends the wait."""
 
+PARTING: Final = 60.0
+"""Seconds that a process has for saving when torchrun itself was killed."""
+
 # Kept until the interpreter ends (_let_go). Else the last to let go of a group may be DistributedDataParallel, which
 # then waits for gloo's thread with Python's lock in hand, while that thread may be waiting for the lock (torch 2.13).
 _groups: list[object] = []
@@ -55,6 +60,7 @@ def join_team(device: str = "auto") -> Iterator[Team]:
     _groups.append(distributed.group.WORLD)
     atexit.register(_let_go)
     team = Processes(store, rank, size)
+    stop_without_parent()
     failed = False
     try:
         yield team
@@ -82,6 +88,31 @@ def _let_go() -> None:
     """
     gc.collect()  # DistributedDataParallel first
     _groups.clear()
+
+
+def stop_without_parent(
+    parent: Callable[[], int] = os.getppid,
+    *,
+    every: float = 1.0,
+    grace: float = PARTING,
+    end: Callable[[int], object] = os._exit,
+) -> threading.Thread:
+    """Asks this process to stop, as SIGTERM does, soon after the one that started it is gone: nobody else would.
+
+    A run then saves. A process that is still there after ``grace`` seconds waits for one that is not: it is ended.
+    """
+    began = parent()
+
+    def watch() -> None:
+        while parent() == began:
+            time.sleep(every)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(grace)
+        end(1)
+
+    thread = threading.Thread(target=watch, name="parent watch", daemon=True)
+    thread.start()
+    return thread
 
 
 def choose_backend(device: str) -> str:

@@ -15,6 +15,7 @@ from rota.training.journal import Journal, tokens_by_language
 from rota.training.listeners import Listener
 from rota.training.pacing import paced
 from rota.training.probe import Probe
+from rota.training.spot_checks import SpotCheck, SpotChecks
 from rota.training.streams import Streams
 from rota.training.turns import Turns
 from rota.types import Alarm, Arm, Batch, Checkpointable, Decision, Pacing, State, Student
@@ -36,10 +37,11 @@ class Loop:
         config: TrainingConfig,
         team: Team | None = None,
         alarms: Alarms | None = None,
+        checks: SpotChecks | None = None,
     ) -> None:
         self.student, self.turns, self.streams, self.probe = student, turns, streams, probe
         self.journal, self.checkpoints = journal, checkpoints
-        self.team, self.alarms = team or Team(), alarms or Alarms()
+        self.team, self.alarms, self.checks = team or Team(), alarms or Alarms(), checks
         self.listeners: Sequence[Listener] = ()
         self.steps = config.steps
         self._ours = [self.team.owns(number) for number in range(config.accumulate)]  # which batches of an update
@@ -122,10 +124,24 @@ class Loop:
         with self.journal.timed("validations"):
             dev_loss = self.probe.validate(self.step)
         self.journal.validation(self.step, dev_loss)
+        check = self._check()
         self.journal.timing(self.step)
         for listener in self.listeners:
             listener.validated(self.step, dev_loss)
+            if check is not None:
+                listener.checked(self.step, check)
         self._raise(self.alarms.validated(self.step, dev_loss))
+        if check is not None:
+            self._raise(self.alarms.checked(self.step, check))
+
+    def _check(self) -> SpotCheck | None:
+        if self.checks is None:
+            return None
+        with self.journal.timed("spot checks"):
+            check = self.checks.take(-(-self.step // self.validate_every), self.seen)
+        if check is not None:
+            self.journal.spot_check(self.step, check)
+        return check
 
     def _raise(self, alarms: Iterable[Alarm]) -> None:
         """Write it down and say so; training goes on."""

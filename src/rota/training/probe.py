@@ -95,7 +95,8 @@ def _key(measure: Measure) -> str:
 
 def _check_finite(step: int, value: Any) -> None:
     """A student that has diverged must not be saved as if all were well."""
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if not np.isfinite(np.asarray(value, dtype=float)).all():
+    if isinstance(value, Mapping | tuple):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            _check_finite(step, inner)
+    elif not np.isfinite(np.asarray(value, dtype=float)).all():
         raise NotFiniteError(f"a dev loss at step {step} is not a finite number; try a lower learning rate.")

@@ -106,11 +106,16 @@ class CorpusConfig(Settings):
             raise ValueError(f"'path' is for corpus: ted8; the corpus {self.corpus!r} does not use it")
         if self.corpus != "debian" and (self.mirror is not None or self.release != debian.RELEASE):
             raise ValueError(f"'mirror' and 'release' are for corpus: debian; {self.corpus!r} does not use them")
-        known = next(filter(None, self._named_languages()), ())
+        known = self.known_languages
         if known and self.low_resource is not None:
             for language in self.low_resource:
                 check_known(language, known, "low-resource language")
         return self
+
+    @property
+    def known_languages(self) -> tuple[str, ...]:
+        """The languages as far as the config names them; empty if only the corpus itself knows."""
+        return next(filter(None, self._named_languages()), ())
 
     def _named_languages(self) -> Iterator[tuple[str, ...]]:
         """The languages of each list or mapping that names some; the first one decides which the corpus has."""

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from rota.goal import goal_mean, is_alike
 from rota.report.study import Study, StudyRun
 from rota.runs.standing import Scores
 from rota.types import Arm
 
-LOW, HIGH, MACRO = "low-resource", "high-resource", "macro"
+LOW, HIGH, MACRO, GOAL = "low-resource", "high-resource", "macro", "goal"
 GROUPS = (LOW, HIGH, MACRO)
 """Scopes beside the languages: means over languages, each counting the same."""
 
@@ -68,7 +69,28 @@ def with_groups(by_language: Mapping[Arm, float], run: StudyRun) -> dict[str, fl
         for name, arms in groups.items()
         if arms and all(arm in by_language for arm in arms)
     }
+    if has_goal(run) and all(arm in by_language for arm in run.goal):
+        means[GOAL] = goal_mean(by_language, run.goal)
     return {**by_language, **means}
+
+
+def has_goal(run: StudyRun) -> bool:
+    """Whether the languages do not all count alike."""
+    return not is_alike(run.goal, run.sizes)
+
+
+def headline_scope(study: Study) -> str:
+    """What headlines are about: the goal, if all runs have the same one, else all languages."""
+    goals = [run.goal for run in study.runs]
+    return GOAL if has_goal(study.any_run) and all(goal == goals[0] for goal in goals) else MACRO
+
+
+def scope_title(study: Study, scope: str) -> str:
+    """A scope in words, such as the goal with its weights."""
+    if scope != GOAL:
+        return {MACRO: "all languages", LOW: "low-resource languages", HIGH: "high-resource languages"}[scope]
+    weights = ", ".join(f"{arm} {weight:.2g}" for arm, weight in study.any_run.goal.items())
+    return f"the goal ({weights})"
 
 
 def _lowest(run: StudyRun) -> dict[str, float]:

@@ -14,7 +14,7 @@ from rota.report.numbers.contrasts import (
     marks,
     written_difference,
 )
-from rota.report.numbers.measures import GROUPS, HIGH, LOW, MACRO, Metric, measured
+from rota.report.numbers.measures import GROUPS, HIGH, LOW, MACRO, Metric, headline_scope, measured, scope_title
 from rota.report.numbers.printed import printed_row
 from rota.report.study import Row, Study
 from rota.report.tables.table import Cell, Table
@@ -28,11 +28,14 @@ PAPER = "The paper's own number (small, or in brackets) is from its corpus, mode
 
 
 def average_tables(study: Study, baseline: Row) -> list[Table]:
-    """Averages over all languages, then the differences of every metric."""
+    """Averages for the goal, if there is one, and over all languages, then the differences of every metric."""
     rows, metrics = study.main, measured(study)
     if not metrics:
         return []
-    return [averages_table(rows, baseline, metrics), *(differences_table(rows, baseline, metric) for metric in metrics)]
+    scope = headline_scope(study)
+    goal = [] if scope == MACRO else [averages_table(rows, baseline, metrics, scope, scope_title(study, scope))]
+    averages = [*goal, averages_table(rows, baseline, metrics)]
+    return [*averages, *(differences_table(rows, baseline, metric) for metric in metrics)]
 
 
 def language_tables(study: Study, baseline: Row) -> list[Table]:
@@ -65,14 +68,18 @@ def _by_language(metrics: Sequence[Metric]) -> list[Metric]:
     return [metric for metric in metrics if metric.name != "best-dev-loss"]
 
 
-def averages_table(rows: Sequence[Row], baseline: Row, metrics: Sequence[Metric]) -> Table:
-    columns = [(metric, MACRO) for metric in metrics]
+def averages_table(
+    rows: Sequence[Row], baseline: Row, metrics: Sequence[Metric], scope: str = MACRO, goal: str = ""
+) -> Table:
+    columns = [(metric, scope) for metric in metrics]
+    weights = f"as {goal} weighs them" if goal else "each counting the same"
     caption = (
-        "Means over all languages, each counting the same. Losses are nats per token on dev sentences that no teacher "
-        "sees, at the last step and at their lowest."
+        f"Means over {'languages' if goal else 'all languages'}, {weights}. Losses are nats per token on dev sentences "
+        "that no teacher sees, at the last step and at their lowest."
     )
     names = tuple(metric.label for metric in metrics)
-    return _table("averages", "Averages over all languages", caption, rows, baseline, columns, names)
+    name, title = ("goal", "Averages for the goal") if goal else ("averages", "Averages over all languages")
+    return _table(name, title, caption, rows, baseline, columns, names)
 
 
 def language_table(

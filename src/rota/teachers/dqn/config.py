@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from rota.measures import DevLoss, GroupLosses, JointLoss
 from rota.settings import ConfigError, Count, Duration, DurationField
 from rota.teachers.base import (
+    EXACT,
     Classroom,
     LossKind,
     SizeChange,
@@ -123,6 +124,10 @@ class DQNConfig(TeacherConfig):
                 f"replay_minimum is {self.replay_minimum}; it must not exceed replay_capacity ({self.replay_capacity})"
             )
         return self
+
+    @property
+    def guarded(self) -> bool:
+        return self.variant not in EXACT
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Teacher:
         from rota.teachers.dqn.agent import DQN  # needs torch, which reading a config does not

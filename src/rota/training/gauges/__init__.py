@@ -2,8 +2,9 @@
 
 A gauge (``base.py``) reads its value from the student and the dev sets when the teacher is to be told, and may follow
 the updates in between; what it remembers is saved. ``losses.py`` has those of losses, ``source.py`` that of the gain
-from the source, ``sentences.py`` those that score every training sentence. ``GAUGES`` below is the table that the probe
-looks measures up in; a teacher of a user's own can bring more (``TeacherConfig.gauges``).
+from the source, ``alignment.py`` that of gradients along the goal's, ``sentences.py`` those that score every training
+sentence. ``GAUGES`` below is the table that the probe looks measures up in; a teacher of a user's own can bring more
+(``TeacherConfig.gauges``).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rota.measures import (
+    Alignment,
     DevLoss,
     EmbeddingNorm,
     GroupLosses,
@@ -22,6 +24,7 @@ from rota.measures import (
     TrainLoss,
     TrainSetLosses,
 )
+from rota.training.gauges.alignment import AlignmentGauge
 from rota.training.gauges.base import Gauge
 from rota.training.gauges.losses import DevLossGauge, GroupLossesGauge, JointLossGauge, TrainLossGauge
 from rota.training.gauges.sentences import EmbeddingNormGauge, SourceNormsGauge, TrainSetLossesGauge
@@ -38,6 +41,7 @@ GAUGES: Gauges = {
     EmbeddingNorm: EmbeddingNormGauge,
     SourceNorms: SourceNormsGauge,
     TrainSetLosses: TrainSetLossesGauge,
+    Alignment: AlignmentGauge,
 }
 
 __all__ = ["GAUGES", "Gauge", "Gauges"]

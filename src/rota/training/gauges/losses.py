@@ -55,7 +55,10 @@ class JointLossGauge(Gauge[JointLoss]):
         return self.sets.joint(self.measure)
 
     def read(self, window: Window) -> float:  # noqa: ARG002 - whatever was played
-        return _losses(self.student, self.batch, self.measure.weights, smoothed=self.measure.smoothed).per_token
+        losses = _losses(self.student, self.batch, self.measure.weights, smoothed=self.measure.smoothed)
+        if self.batch.weights is None:
+            return losses.per_token
+        return float(losses.sums @ self.batch.weights / losses.tokens.sum())
 
 
 class GroupLossesGauge(Gauge[GroupLosses]):

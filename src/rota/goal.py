@@ -1,0 +1,69 @@
+"""What a run is to be good at: weights of the languages, which sum to 1.
+
+A config says ``goal: gl``, ``goal: low-resource`` or ``goal: {gl: 2, be: 1}``; by default all languages count alike.
+Rewards on the joint dev batch, mean dev losses, the selection of checkpoints and the headline of a report follow it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator
+
+from rota.types import Arm
+
+ALL: Final = "all"
+GROUPS: Final = (ALL, "low-resource", "high-resource")
+
+Goal = Mapping[Arm, float]
+"""Weights by language, which sum to 1; a language that is missing does not count."""
+
+
+def _possible(goal: str | dict[str, float]) -> str | dict[str, float]:
+    if isinstance(goal, dict):
+        for language, weight in goal.items():
+            if not (math.isfinite(weight) and weight > 0):
+                raise ValueError(f"the weight of {language!r} is {weight}; weights are numbers above 0")
+        if not goal:
+            raise ValueError("no language has a weight; write for example goal: {gl: 2, be: 1}")
+    return goal
+
+
+GoalSetting = Annotated[str | dict[str, float], AfterValidator(_possible)]
+"""A group of languages, one language, or a mapping from languages to weights, which need not sum to one."""
+
+
+def resolve(setting: str | Mapping[str, float], languages: Sequence[Arm], low_resource: Collection[Arm] = ()) -> Goal:
+    """The weights that a config asks for, in the order of ``languages``; unknown languages are refused."""
+    wanted = _wanted(setting, languages, low_resource)
+    for language in wanted:
+        if language not in languages:
+            raise ValueError(f"unknown language {language!r} in the goal; the corpus has {', '.join(languages)}")
+    if not wanted:
+        raise ValueError(f"goal: {setting}: the corpus has no such language; set data.low_resource, or name languages")
+    total = math.fsum(wanted.values())
+    return {language: wanted[language] / total for language in languages if language in wanted}
+
+
+def _wanted(setting: str | Mapping[str, float], languages: Sequence[Arm], low: Collection[Arm]) -> Mapping[Arm, float]:
+    if not isinstance(setting, str):
+        return setting
+    if setting == ALL:
+        return dict.fromkeys(languages, 1.0)
+    if setting in GROUPS:
+        return {language: 1.0 for language in languages if (language in low) == (setting == "low-resource")}
+    return {setting: 1.0}
+
+
+def is_alike(goal: Goal, languages: Collection[Any]) -> bool:
+    """Whether all languages count the same: the default, with which everything is computed as without a goal."""
+    return len(goal) == len(languages) and len(set(goal.values())) <= 1
+
+
+def goal_mean(values: Mapping[Arm, float], goal: Goal) -> float:
+    """The mean of values by language as the goal weighs them."""
+    if values.keys() <= goal.keys() and len(set(goal.values())) == 1:
+        return sum(values.values()) / len(values)  # not by weights: the bits of earlier records stay
+    return math.fsum(weight * values[language] for language, weight in goal.items())

@@ -1,0 +1,297 @@
+"""The align teacher against its formulas, written a second time from docs/teachers.md with plain dictionaries."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rota.measures import Aligned, Alignment, Estimate, SourceGain
+from rota.simulation.simulate import simulate_config
+from rota.simulation.worlds import make_world
+from rota.teachers import Classroom, build_teacher, teacher_from
+from rota.testing import observation_of
+
+ARMS = ("az", "be", "tr", "ru")
+CLASSROOM = Classroom({"az": 5, "be": 4, "tr": 90, "ru": 80}, low_resource=("az", "be"), steps=200)
+
+
+def make(**settings):
+    values = {"name": "align", "protect": 0.0, "gate": False, **settings}
+    return build_teacher(teacher_from(values), CLASSROOM, np.random.default_rng(1))
+
+
+def told(teacher, step, aligned):
+    plays = {arm: each.updates for arm, each in aligned.items()}
+    return observation_of(teacher.watches, step, plays, {Alignment: aligned})
+
+
+def shares(teacher, step):
+    """What its next decision says of all arms."""
+    return dict(teacher.ask(step).scores)
+
+
+class ByHand:
+    """Mean and variance of each arm by explicit weights of every window, and the tilt, in dictionaries."""
+
+    def __init__(self, half_life=60, kappa=20, rate=4, limit=2, forgotten=1, floor=0.02):
+        self.half_life, self.kappa, self.rate = half_life, kappa, rate
+        self.limit, self.forgotten, self.floor = limit, forgotten, floor
+        self.windows = {arm: [] for arm in ARMS}
+        self.tilt = dict.fromkeys(ARMS, 0.0)
+        self.shares = dict.fromkeys(ARMS, 1 / len(ARMS))
+
+    def _statistics(self, arm):
+        count = total = squares = 0.0
+        later = 0
+        for window in reversed(self.windows[arm]):
+            weight = 0.5 ** (later / self.half_life)
+            count += weight * window.updates
+            total += weight * window.total
+            squares += weight * window.squares
+            later += window.updates
+        return count, total / count, squares / count - (total / count) ** 2
+
+    def tell(self, aligned):
+        for arm, window in aligned.items():
+            self.windows[arm].append(window)
+        known = {arm: self._statistics(arm) for arm in ARMS if self.windows[arm]}
+        together = sum(self.shares[arm] for arm in known)
+        baseline = sum(self.shares[arm] * mean for arm, (_, mean, _) in known.items()) / together
+        deviation = math.sqrt(sum(variance for _, _, variance in known.values()) / len(known))
+        for arm in ARMS:
+            advantage = 0.0
+            if arm in known:
+                count, mean, _ = known[arm]
+                advantage = (mean - baseline) / deviation * count / (count + self.kappa)
+            moved = (1 - self.forgotten) * self.tilt[arm] + self.rate * advantage
+            self.tilt[arm] = min(self.limit, max(-self.limit, moved))
+        weights = {arm: math.exp(tilt) for arm, tilt in self.tilt.items()}
+        total = sum(weights.values())
+        left = 1 - self.floor * len(ARMS)
+        self.shares = {arm: left * weight / total + self.floor for arm, weight in weights.items()}
+
+
+def windows(rng, count):
+    """Windows of ten updates on two or three of the arms; az is best, ru worst."""
+    means = dict(zip(ARMS, (1.5, 1.0, 0.9, 0.2), strict=True))
+    for _ in range(count):
+        played = rng.choice(len(ARMS), size=10, p=(0.5, 0.2, 0.2, 0.1))
+        products = {arm: rng.normal(means[arm], 1.0, int((played == i).sum())) for i, arm in enumerate(ARMS)}
+        yield {arm: Aligned(float(u.sum()), float((u**2).sum()), len(u)) for arm, u in products.items() if len(u)}
+
+
+@pytest.mark.parametrize(
+    ("settings", "by_hand"),
+    [
+        ({}, {}),
+        ({"half_life": 7, "shrinkage": 3}, {"half_life": 7, "kappa": 3}),
+        ({"rate": 0.2, "pull_back": 0.02, "floor": 0.05}, {"rate": 0.2, "forgotten": 0.02, "floor": 0.05}),
+        ({"rate": 9, "limit": 0.5}, {"rate": 9, "limit": 0.5}),
+    ],
+)
+def test_its_shares_are_those_of_the_formulas(settings, by_hand):
+    teacher, expected = make(**settings), ByHand(**by_hand)
+    assert shares(teacher, 0) == pytest.approx(expected.shares)
+    for number, aligned in enumerate(windows(np.random.default_rng(2), 25)):
+        teacher.tell(told(teacher, 10 * (number + 1), aligned))
+        expected.tell(aligned)
+        assert shares(teacher, 10 * (number + 1)) == pytest.approx(expected.shares)
+    assert expected.shares["az"] > 1 / 4 > expected.shares["ru"], "a trace in which nothing happens would be equal too"
+
+
+def test_the_half_life_grows_with_the_run():
+    longer = Classroom(CLASSROOM.sizes, CLASSROOM.low_resource, steps=40_000)
+    short, long = (teacher_from("align").build(room, np.random.default_rng(1)) for room in (CLASSROOM, longer))
+    assert short.tilt.kept**60 == pytest.approx(0.5)
+    assert long.tilt.kept**500 == pytest.approx(0.5)  # 5 % of 40,000 updates, divided among four arms
+
+
+def test_a_prior_is_tilted_like_the_uniform_one():
+    teacher = make(prior=1.0, floor=0.0)
+    assert shares(teacher, 0) == pytest.approx({"az": 5 / 179, "be": 4 / 179, "tr": 90 / 179, "ru": 80 / 179})
+
+
+def test_choices_are_drawn_from_the_shares():
+    teacher = make(prior=1.0)
+    expected, drawn = shares(teacher, 0), [teacher.ask(step).arm for step in range(4000)]
+    for arm in ARMS:
+        assert drawn.count(arm) / 4000 == pytest.approx(expected[arm], abs=0.03)
+
+
+def test_nothing_is_measured_before_the_start():
+    for teacher in (make(start=50), make(start="25%")):
+        assert [type(measure) for measure in teacher.watches] == [Alignment]
+        teacher.ask(49)
+        assert not teacher.watches
+        teacher.ask(50)
+        assert [type(measure) for measure in teacher.watches] == [Alignment]
+
+
+def test_it_starts_when_the_learning_rate_has_risen():
+    room = Classroom(CLASSROOM.sizes, CLASSROOM.low_resource, steps=200, lr_warmup=16)
+    assert teacher_from("align").build(room, np.random.default_rng(1)).start == 16
+
+
+def test_a_language_that_the_goal_does_not_name_has_the_floor_alone():
+    room = replace(CLASSROOM, goal={"az": 0.75, "tr": 0.25})
+    config = teacher_from({"name": "align", "protect": 0.4, "gate": False, "prior": 1.0, "floor": 0.02})
+    teacher = build_teacher(config, room, np.random.default_rng(1))
+    kept = {"az": 0.3, "be": 0.02, "tr": 0.1, "ru": 0.02}
+    sizes = {"az": 5, "be": 4, "tr": 90, "ru": 80}
+    assert shares(teacher, 0) == pytest.approx({arm: 0.56 * sizes[arm] / 179 + kept[arm] for arm in ARMS})
+
+
+def test_a_language_of_the_goal_keeps_a_part_of_its_weight():
+    teacher = make(protect=0.6, rate=50, limit=10)
+    for number, aligned in enumerate(windows(np.random.default_rng(2), 25)):
+        teacher.tell(told(teacher, 10 * (number + 1), aligned))
+    found = shares(teacher, 250)
+    assert found["ru"] == pytest.approx(0.6 / 4, abs=1e-3)
+    assert found["az"] == pytest.approx(1 - 3 * 0.6 / 4, abs=1e-2)
+
+
+def gated(**settings):
+    return make(gate=True, direction="none", floor=0.04, gate_every=20, gate_tokens=200, gate_at=0.25, **settings)
+
+
+GAINS = {"az": 0.002, "be": 0.04, "tr": 0.2, "ru": 0.12}
+EQUALLY = dict.fromkeys(ARMS, 1000)  # tokens seen
+
+
+def reading(teacher, step, gains=GAINS, seen=EQUALLY, error=0.005):
+    teacher.ask(step - 10)
+    assert teacher.watches == [SourceGain(tokens=200)]
+    values = {SourceGain: {arm: Estimate(gain, error) for arm, gain in gains.items()}}
+    observation = observation_of(teacher.watches, step, {"tr": 10}, values)
+    teacher.tell(replace(observation, seen={arm: step * tokens for arm, tokens in seen.items()}))
+
+
+def test_the_gate_closes_an_arm_whose_gain_is_far_below_that_of_the_others():
+    teacher = gated()
+    reading(teacher, 30)
+    # The others have 0.12 in the middle, a quarter is 0.03; 0.002 + 2 * 0.005 is below it, 0.04 is not.
+    assert shares(teacher, 30) == pytest.approx({"az": 0.0, "be": 1 / 3, "tr": 1 / 3, "ru": 1 / 3})
+    assert "az" not in {teacher.ask(30).arm for _ in range(300)}
+
+
+def test_a_closed_arm_is_reported_with_the_numbers():
+    teacher = gated()
+    assert not list(teacher.alarms(20))
+    reading(teacher, 30)
+    (alarm,) = teacher.alarms(30)
+    assert (alarm.step, alarm.kind, alarm.arm) == (30, "closed", "az")
+    assert "az: align no longer trains on it" in alarm.text
+    assert "0.002 nats per token, others 0.12" in alarm.text
+
+
+def test_an_uncertain_gain_closes_nothing():
+    teacher = gated()
+    reading(teacher, 30, error=0.02)  # 0.002 + 2 * 0.02 is above 0.03
+    assert shares(teacher, 30)["az"] == 0.25
+    # Four readings have half the error of one: 0.002 + 0.02 is below it.
+    for step in (50, 70, 90):
+        reading(teacher, step, error=0.02)
+    assert shares(teacher, 90)["az"] == 0.0
+
+
+def test_only_the_last_four_readings_count_and_an_arm_can_open_again():
+    teacher = gated(protect=0.5)
+    for step in (30, 50, 70):
+        reading(teacher, step)
+    assert shares(teacher, 70)["az"] == 0.0
+    reading(teacher, 90, GAINS | {"az": 0.1})
+    # (3 * 0.002 + 0.1) / 4 + 2 * 0.0025 = 0.0315
+    assert shares(teacher, 90)["az"] == 0.25
+
+
+def test_an_arm_is_compared_with_what_others_had_after_as_many_tokens():
+    teacher = gated()
+    early = dict.fromkeys(ARMS, 0.06) | {"az": 0.002}
+    seen = EQUALLY | {"az": 300}
+    reading(teacher, 30, early, seen)
+    assert shares(teacher, 30)["az"] == 0.25, "none of the others had as few"
+    reading(teacher, 110, early | {"tr": 0.9, "ru": 0.9, "be": 0.9}, seen)
+    # az has seen 33,000; the others had 30,000 at the first reading, and 0.06, a quarter of which is 0.015.
+    assert shares(teacher, 110)["az"] == 0.0
+    assert teacher.gate.closed["az"] == (pytest.approx(0.002), pytest.approx(0.06))
+
+
+def test_the_gate_stays_open_while_the_student_does_not_translate_yet():
+    teacher = gated()
+    reading(teacher, 30, dict.fromkeys(ARMS, 0.049) | {"az": -0.05})
+    assert shares(teacher, 30) == pytest.approx(dict.fromkeys(ARMS, 0.25))
+
+
+def test_a_reading_has_as_many_tokens_as_a_hundredth_of_the_computation_allows():
+    def tokens(update_tokens, steps=4000, **settings):
+        room = Classroom(CLASSROOM.sizes, CLASSROOM.low_resource, steps=steps, update_tokens=update_tokens)
+        config = teacher_from({"name": "align", "gate_every": "5%", **settings})
+        return config.build(room, np.random.default_rng(1)).gate.measure.tokens
+
+    # 200 updates of 100 tokens, 1 % of which, three passes each, is 600: two passes of four arms with 75 tokens each.
+    assert tokens(100) == 100, "the fewest"
+    assert tokens(400) == 300
+    assert tokens(8_000) == 2_000, "the most"
+    assert tokens(400, gate_tokens=70) == 70
+
+
+def test_the_gate_is_read_at_its_own_pace():
+    teacher = gated(start=0)
+    read = []
+    for step in range(0, 100, 10):
+        teacher.ask(step)
+        if teacher.watches:
+            read.append(step + 10)
+            reading(teacher, step + 10)
+    assert read == [30, 50, 70, 90]
+
+
+def test_an_arm_without_a_reading_stays_open():
+    teacher = gated()
+    reading(teacher, 30, {arm: GAINS[arm] for arm in ("az", "tr", "ru")})
+    assert teacher.gate.openness().tolist() == [0.0, 1.0, 1.0, 1.0]
+
+
+def test_what_it_cannot_use_is_refused():
+    teacher = make()
+    with pytest.raises(ValueError, match="step 10: told of unknown arm 'xx'; the teacher has az, be, tr, ru"):
+        teacher.tell(told(teacher, 10, {"xx": Aligned(1.0, 1.0, 1)}))
+    with pytest.raises(ValueError, match="step 10: the alignment of az is nan"):
+        teacher.tell(told(teacher, 10, {"az": Aligned(math.nan, 1.0, 1)}))
+    with pytest.raises(ValueError, match=r"floor is 0\.25 for 4 arms; it must be below 0\.25"):
+        make(floor=0.25)
+
+
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(ARMS),
+            st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=5),
+            min_size=1,
+        ),
+        min_size=1,
+        max_size=10,
+    ),
+    st.sampled_from([0.0, 0.02, 0.2]),
+)
+def test_whatever_it_is_told_its_shares_are_a_distribution_with_a_floor(history, floor):
+    teacher = make(floor=floor)
+    for number, products in enumerate(history):
+        aligned = {arm: Aligned(sum(u), sum(x * x for x in u), len(u)) for arm, u in products.items()}
+        teacher.tell(told(teacher, number + 1, aligned))
+        found = shares(teacher, number + 1)
+        assert sum(found.values()) == pytest.approx(1)
+        assert min(found.values()) >= floor
+
+
+def test_in_a_scripted_world_it_finds_the_arm_that_teaches_and_the_one_that_comes_after_it():
+    config = teacher_from("align")
+    steps = 3000
+    alone = simulate_config(config, make_world("stationary", steps), steps)
+    assert alone.shares["left"] > 0.8
+    changed = simulate_config(config, make_world("switch", steps), steps)
+    assert sum(changed.played["left"][10:45]) > 4 * sum(changed.played["right"][10:45])
+    assert sum(changed.played["right"][-30:]) > 4 * sum(changed.played["left"][-30:])

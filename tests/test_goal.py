@@ -1,0 +1,161 @@
+"""The goal: weights of the languages, and what follows them."""
+
+import json
+
+import numpy as np
+import pytest
+
+from rota import api
+from rota.config import parse_config
+from rota.data.division import teacher_part
+from rota.evaluation.metrics import averages
+from rota.evaluation.selection import dev_losses
+from rota.goal import ALL, goal_mean, is_alike, resolve
+from rota.measures import JointLoss
+from rota.mistakes import check_goal
+from rota.runs import Run
+from rota.settings import ConfigError
+from rota.teachers import Classroom
+from rota.training.devsets import DevSets
+
+LANGUAGES = ("az", "be", "tr")
+DATA = {
+    "corpus": "synthetic",
+    "synthetic": {"families": {"la": {"lala": 200, "lato": 60}, "ke": {"kela": 100}}, "dev": 60, "test": 4},
+    "subwords": {"size": 300},
+}
+TRAINING = {"steps": 4, "tokens": 60, "checkpoint_every": 2, "validate_every": 2, "threads": 1, "tensorboard": False}
+STUDENT = {"preset": "tiny", "width": 16, "heads": 2, "feedforward": 16, "layers": 1, "lr_warmup": 2}
+DQN = {"name": "dqn", "decide_every": 1, "groups": 2, "group_sentences": 2, "reward_tokens": 60, "warmup": None}
+
+
+def config(tmp_path, **more):
+    values = {"data": {**DATA, "folder": str(tmp_path / "data")}, "student": STUDENT, "training": TRAINING}
+    return parse_config({**values, **more})
+
+
+@pytest.mark.parametrize(
+    ("setting", "weights"),
+    [
+        ("all", {"az": 1 / 3, "be": 1 / 3, "tr": 1 / 3}),
+        ("low-resource", {"az": 0.5, "be": 0.5}),
+        ("high-resource", {"tr": 1.0}),
+        ("be", {"be": 1.0}),
+        ({"tr": 1, "az": 3}, {"az": 0.75, "tr": 0.25}),
+    ],
+)
+def test_a_goal_becomes_weights_that_sum_to_one(setting, weights):
+    assert resolve(setting, LANGUAGES, ("az", "be")) == weights
+
+
+def test_a_goal_that_the_corpus_cannot_have_is_refused():
+    with pytest.raises(ValueError, match="unknown language 'gl' in the goal; the corpus has az, be, tr"):
+        resolve("gl", LANGUAGES)
+    with pytest.raises(ValueError, match="goal: low-resource: the corpus has no such language"):
+        resolve("low-resource", LANGUAGES)
+
+
+def test_weights_must_be_above_zero(tmp_path):
+    with pytest.raises(ConfigError, match=r"goal: the weight of 'lala' is 0.0; weights are numbers above 0"):
+        config(tmp_path, goal={"lala": 0})
+    with pytest.raises(ConfigError, match="no language has a weight; write for example goal"):
+        config(tmp_path, goal={})
+
+
+def test_an_unknown_language_is_refused_before_anything_is_prepared(tmp_path):
+    with pytest.raises(ValueError, match="unknown language 'lale' in the goal"):
+        check_goal(config(tmp_path, goal="lale"))
+    check_goal(config(tmp_path, goal="low-resource"))
+
+
+def test_the_mean_follows_the_weights_and_is_the_plain_one_by_default():
+    values = {"az": 0.1, "be": 0.2, "tr": 0.4}
+    assert goal_mean(values, {"az": 0.75, "tr": 0.25}) == pytest.approx(0.175)
+    assert goal_mean(values, resolve(ALL, LANGUAGES)) == sum(values.values()) / 3
+    assert is_alike(resolve(ALL, LANGUAGES), LANGUAGES)
+    assert not is_alike({"az": 1.0}, LANGUAGES)
+
+
+def test_averages_have_the_goal_last_and_only_if_there_is_one():
+    values = {"az": 10.0, "be": 20.0, "tr": 36.0}
+    assert list(averages(values, ["az"], resolve(ALL, LANGUAGES))) == ["low-resource", "high-resource", "macro"]
+    assert averages(values, ["az"], {"be": 0.5, "tr": 0.5})["goal"] == 28.0
+
+
+def test_a_classroom_without_a_goal_has_all_alike():
+    assert Classroom({"az": 5, "tr": 90}, low_resource=("az",), steps=10).goal == {"az": 0.5, "tr": 0.5}
+
+
+def test_a_config_without_a_goal_is_what_it_always_was(tmp_path):
+    plain, alike, goal = config(tmp_path), config(tmp_path, goal="all"), config(tmp_path, goal="lato")
+    assert "goal" not in plain.dump()
+    assert plain.fingerprint == alike.fingerprint != goal.fingerprint
+    assert plain.evaluation.select is None
+
+
+def test_who_names_a_goal_gets_checkpoints_selected_by_it_unless_the_config_says_otherwise(tmp_path):
+    assert config(tmp_path, goal="lato").evaluation.select == "goal"
+    assert config(tmp_path, goal="lato").evaluation.combine == "ensemble"
+    assert config(tmp_path, goal="lato", evaluation={"select": "none"}).evaluation.select is None
+    assert config(tmp_path, goal="lato", evaluation={"beam": 2}).evaluation.select == "goal"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return api.prepare(config(tmp_path_factory.mktemp("goal")))
+
+
+def sets(store, goal=None):
+    return DevSets(store, teacher_share=0.5, division="text", validate_tokens=500, goal=goal)
+
+
+def test_the_joint_batch_has_tokens_in_proportion_to_the_weights(store):
+    batch = sets(store, {"lala": 0.75, "kela": 0.25}).joint(JointLoss(tokens=400))
+    assert set(batch.tokens_by_language) == {"lala", "kela"}
+    assert 240 <= batch.tokens_by_language["lala"] <= 300
+    assert 70 <= batch.tokens_by_language["kela"] <= 100
+
+
+def test_the_weighted_loss_of_the_joint_batch_is_the_goals_mean_even_of_a_dev_set_that_is_too_small(store):
+    weights = {"lato": 0.9, "kela": 0.1}
+    batch = sets(store, weights).joint(JointLoss(tokens=1_000_000))
+    losses = np.linspace(1, 3, batch.sentences) * batch.target_lengths  # sums over tokens
+    first = len(teacher_part(store.split("dev"), "lato", 0.5, "text"))
+    by_language = [
+        losses[:first].sum() / batch.target_lengths[:first].sum(),
+        losses[first:].sum() / batch.target_lengths[first:].sum(),
+    ]
+    assert losses @ batch.weights / batch.tokens == pytest.approx(0.9 * by_language[0] + 0.1 * by_language[1])
+
+
+def test_without_a_goal_the_joint_batch_has_no_weights(store):
+    plain, alike = sets(store).joint(JointLoss(tokens=90)), sets(store, resolve(ALL, store.languages))
+    assert plain.weights is None
+    assert (plain.source == alike.joint(JointLoss(tokens=90)).source).all()
+
+
+def test_a_run_with_a_goal_is_rewarded_validated_and_selected_by_it(tmp_path):
+    run = Run(tmp_path / "run")
+    api.train(config(tmp_path, goal={"lato": 3, "kela": 1}, teacher=DQN), run.folder)
+    assert run.goal == {"lato": 0.75, "kela": 0.25}
+    last = list(run.read("validations"))[-1]["dev_loss"]
+    assert run.last_dev_loss() == pytest.approx(0.75 * last["lato"] + 0.25 * last["kela"])
+    assert dev_losses(run)[4] == run.last_dev_loss()
+    joint = json.loads(run.about_path.read_text())["measured"]["joint_tokens"]
+    plain = Run(tmp_path / "plain")
+    api.train(config(tmp_path, teacher=DQN), plain.folder)
+    assert joint != plain.setting("measured.joint_tokens")
+    found = api.evaluate(run.folder, beam=1, window=2)
+    assert found.select == "goal"
+    assert set(found.selection.sentences) == {"lato", "kela"}
+    best = found.selection.best
+    assert best.averages["goal"] == pytest.approx(0.75 * best.bleu["lato"] + 0.25 * best.bleu["kela"])
+    assert "goal" in found.averages("chrf")
+    with pytest.raises(ConfigError, match="goal was None and is 'lato'"):
+        api.train(config(tmp_path, goal="lato", teacher=DQN), plain.folder)
+
+
+def test_a_run_without_a_goal_can_be_selected_by_it_all_languages_alike(tmp_path):
+    api.train(config(tmp_path), tmp_path / "run")
+    best = api.evaluate(tmp_path / "run", select="goal", beam=1).selection.best
+    assert best.averages["goal"] == best.averages["macro"]

@@ -1,0 +1,302 @@
+"""Gradients along the goal's: the gauge against plain autograd on a tiny network, its cadence, and a real run."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from rota import api
+from rota.config import parse_config
+from rota.data.batches import make_stream
+from rota.measures import Aligned, Alignment, Scene
+from rota.runs.records import read_record
+from rota.student.config import StudentConfig
+from rota.student.nmt import build_student
+from rota.training.devsets import DevSets
+from rota.training.gauges.source import other_sources
+from rota.training.probe import Probe
+from rota.training.turns import Window
+from rota.types import Decision, Projection
+
+NOTHING = Window((), {})
+STUDENT = {"preset": "tiny", "width": 32, "heads": 2, "feedforward": 32, "layers": 1, "dropout": 0.3}
+VALUES = {
+    "data": {
+        "corpus": "synthetic",
+        "synthetic": {"families": {"la": {"lala": 120, "lato": 60}}, "dev": 40, "test": 5},
+        "subwords": {"size": 300},
+    },
+    "student": {**STUDENT, "learning_rate": {"peak": 0.005}, "lr_warmup": 4},
+    "training": {"steps": 24, "tokens": 100, "validate_every": 12, "checkpoint_every": 12, "tensorboard": False},
+    "teacher": {"name": "align", "refresh": 5, "tokens": 60, "observe_every": 3, "gate_every": 6},
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("alignment")
+
+
+@pytest.fixture(scope="module")
+def store(folder):
+    return api.prepare(config_in(folder))
+
+
+def config_in(folder, **teacher):
+    data = {**VALUES["data"], "folder": str(folder / "data")}
+    return parse_config({**VALUES, "data": data, "teacher": {**VALUES["teacher"], **teacher}})
+
+
+@pytest.fixture
+def sets(store):
+    return DevSets(store, teacher_share=0.5, division="text", validate_tokens=500)
+
+
+def student_of(store, updates=3):
+    """With averaged weights that differ from the others, and moments of Adam."""
+    student = build_student(StudentConfig(**VALUES["student"]), vocabulary=store.manifest.vocabulary, steps=24, seed=1)
+    student.keep_average(0.9)
+    stream = make_stream(store, "lala", 100, seed=1)
+    for _ in range(updates):
+        student.update([next(stream)])
+    return student
+
+
+def mean_loss(network, student, batch):
+    """Per token, differentiable, by a plain softmax over one sentence after the other."""
+    total = 0.0
+    sources = np.split(batch.source, np.cumsum(batch.source_lengths)[:-1])
+    targets = np.split(batch.target, np.cumsum(batch.target_lengths)[:-1])
+    for source, target in zip(sources, targets, strict=True):
+        one = replace(
+            batch,
+            source=source,
+            source_lengths=np.array([len(source)]),
+            target=target,
+            target_lengths=np.array([len(target)]),
+        )
+        piece = student._lay_out(one, training=False)
+        states = network(piece.source_N, piece.source, piece.target_N, piece.target, None)
+        logits = states @ network.output_matrix.T
+        total = total + torch.nn.functional.cross_entropy(logits, piece.target_N, reduction="sum")
+    return total / batch.tokens
+
+
+def direction_by_hand(store, sets, student, kind, tokens, turn=0, languages=None):
+    """Of the mean of the two languages, at the averaged weights, divided by Adam's denominators; of length one."""
+    network, dev = student._average.network, store.split("dev")
+    falls = 0.0
+    for language in languages or store.languages:
+        sample = sets.sample("teacher", language, tokens, turn)
+        right = sample.batch()
+        lent = other_sources(sample, sets.teacher_part(language))
+        source, lengths = dev.source.gather(lent)
+        loss = mean_loss(network, student, right)
+        wrong = mean_loss(network, student, replace(right, source=source, source_lengths=lengths))
+        falls = falls + {"loss": loss, "source-gain": loss - wrong, "both": 2 * loss - wrong}[kind] / 2
+    gradients = torch.autograd.grad(falls, list(network.parameters()))
+    divided = []
+    for gradient, parameter in zip(gradients, student.network.parameters(), strict=True):
+        square = student._optimiser.state[parameter]["exp_avg_sq"] / (1 - 0.998**student.step)
+        divided.append(torch.where(square > 0, gradient / (square.sqrt() + 1e-9), torch.zeros(())))
+    return unit(divided)
+
+
+def unit(tensors):
+    length = torch.sqrt(sum(tensor.double().square().sum() for tensor in tensors))
+    return [tensor / length for tensor in tensors]
+
+
+@pytest.mark.parametrize("kind", ["loss", "source-gain", "both"])
+def test_the_dot_product_is_that_of_plain_autograd(store, sets, kind):
+    student = student_of(store)
+    measure = Alignment(tokens=60, direction=kind, decay=0.9)
+    expected = direction_by_hand(store, sets, student, kind, 60)
+    probe, decision = Probe(student, sets), Decision("lato", "told")
+    probe.begin([measure], decision)
+    batch = next(make_stream(store, "lato", 100, seed=1))
+    student.update([batch])
+    gradients = [parameter.grad for parameter in student.network.parameters()]
+    clipped = min(1.0, 5.0 / student.gradient_norm)
+    product = sum(float((d * g).sum()) for d, g in zip(expected, gradients, strict=True)) / clipped
+    probe.updated([measure], decision)
+    found = probe.read(4, [measure], NOTHING)[measure]
+    assert found == {"lato": Aligned(pytest.approx(product, rel=1e-3), pytest.approx(product**2, rel=2e-3), 1)}
+    assert product != 0
+
+
+def test_without_adams_metric_and_at_the_raw_weights(store, sets):
+    student = student_of(store)
+    measure = Alignment(tokens=60, weights="raw", metric="none")
+    losses = [mean_loss(student.network, student, sets.sample("teacher", arm, 60).batch()) for arm in store.languages]
+    expected = unit(torch.autograd.grad(sum(losses), list(student.network.parameters())))
+    Probe(student, sets).begin([measure], Decision("lala", "told"))
+    for ours, theirs in zip(student._directions[0].tensors, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-6)
+
+
+def test_every_language_can_have_a_direction_of_its_own(store, sets):
+    student, measure = student_of(store), Alignment(tokens=60, decay=0.9, languages=True)
+    expected = {
+        language: direction_by_hand(store, sets, student, "loss", 60, languages=[language])
+        for language in store.languages
+    }
+    together = direction_by_hand(store, sets, student, "loss", 60)
+    probe, decision = Probe(student, sets), Decision("lala", "told")
+    probe.begin([measure], decision)
+    student.update([next(make_stream(store, "lala", 100, seed=1))])
+    probe.updated([measure], decision)
+    gradients = [parameter.grad / min(1.0, 5.0 / student.gradient_norm) for parameter in student.network.parameters()]
+
+    def product(direction):
+        return pytest.approx(sum(float((d * g).sum()) for d, g in zip(direction, gradients, strict=True)), rel=1e-3)
+
+    found = probe.read(4, [measure], NOTHING)[measure]["lala"]
+    assert found.total == product(together)
+    assert {name: total for name, (total, _) in found.languages.items()} == {
+        name: product(direction) for name, direction in expected.items()
+    }
+    assert all(squares == pytest.approx(total**2) for total, squares in found.languages.values())
+
+
+def test_languages_are_written_rounded_and_only_where_they_were_asked_for():
+    found = {"az": Aligned(0.123456789, 2.0, 3, {"be": (0.123456789, 4.0)})}
+    assert Alignment(languages=True).written(found) == {"az": [0.123456789, 2.0, 3, {"be": [0.1235, 4.0]}]}
+    assert Alignment().written(found) == {"az": [0.123456789, 2.0, 3]}
+
+
+def test_a_language_whose_dev_sources_are_all_alike_has_no_contrast(store, sets, monkeypatch):
+    monkeypatch.setattr("rota.training.gauges.alignment.mismatched_pairs", lambda *_: {})
+    with pytest.raises(ValueError, match="the dev sentences of lala have only one source text; use teacher.direction"):
+        Probe(student_of(store), sets).begin([Alignment(direction="both")], Decision("lala", "told"))
+
+
+class Follower:
+    """A student without a network: its projections are the numbers 1, 2, 3, ..., its directions what it was shown."""
+
+    def __init__(self):
+        self.projection, self.directions, self.count, self.decay = None, [], 0, None
+
+    def keep_average(self, decay):
+        self.decay = self.decay or decay
+
+    def gradient(self, batches, *, weights):
+        assert weights == "average"
+        self.directions.append([(batch.arm, batch.target.tolist(), batch.weights.tolist()) for batch in batches])
+        return self
+
+    def in_adams_metric(self):
+        return self
+
+    def norm(self):
+        return 0.0
+
+    def follow(self, direction):
+        assert direction is self
+
+    def update(self):
+        self.count += 1
+        self.projection = Projection(float(self.count), norm=1.0)
+
+
+def play(probe, student, measure, arms):
+    for arm in arms:
+        decision = Decision(arm, "told")
+        probe.begin([measure], decision)
+        student.update()
+        probe.updated([measure], decision)
+
+
+def test_sums_are_kept_by_arm_until_they_are_read(sets):
+    student, measure = Follower(), Alignment()
+    probe = Probe(student, sets)
+    play(probe, student, measure, ["lala", "lato", "lala"])
+    assert probe.read(3, [measure], NOTHING)[measure] == {"lala": Aligned(4.0, 10.0, 2), "lato": Aligned(2.0, 4.0, 1)}
+    play(probe, student, measure, ["lato"])
+    assert probe.read(4, [measure], NOTHING)[measure] == {"lato": Aligned(4.0, 16.0, 1)}
+    assert student.decay == 0.98
+
+
+def test_a_new_direction_is_taken_from_other_sentences_every_so_many_updates(sets):
+    student, measure = Follower(), Alignment(refresh=5, tokens=60)
+    play(Probe(student, sets), student, measure, ["lala"] * 16)
+    assert len(student.directions) == 4  # before the updates 1, 6, 11 and 16
+    assert student.directions[0] != student.directions[1]
+    for turn, shown in enumerate(student.directions):
+        for (arm, target, _), language in zip(shown, sets.languages, strict=True):
+            assert arm == language
+            assert target == sets.sample("teacher", language, 60, turn).batch().target.tolist()
+
+
+def test_all_languages_count_alike_however_many_tokens_they_have(sets):
+    student, measure = Follower(), Alignment(tokens=60)
+    play(Probe(student, sets), student, measure, ["lala"])
+    ((_, first, first_weights), (_, second, second_weights)) = student.directions[0]
+    total = len(first) + len(second)
+    assert set(first_weights) == {total / 2 / len(first)}
+    assert set(second_weights) == {total / 2 / len(second)}
+
+
+def test_only_languages_of_the_goal_have_a_say(store):
+    sets = DevSets(store, teacher_share=0.5, division="text", validate_tokens=500, goal={"lato": 1.0})
+    student = Follower()
+    play(Probe(student, sets), student, Alignment(tokens=60), ["lala"])
+    assert [(arm, set(weights)) for arm, _, weights in student.directions[0]] == [("lato", {1.0})]
+
+
+def test_the_gauge_goes_on_after_a_checkpoint(sets):
+    measure = Alignment(refresh=5, tokens=60)
+
+    def shown(cut):
+        student = Follower()
+        probe = Probe(student, sets)
+        for number in range(13):
+            if number == cut:
+                state = json.loads(json.dumps(probe.state_dict()))
+                probe = Probe(student, sets)
+                probe.load_state_dict(state)
+            play(probe, student, measure, ["lala" if number % 3 else "lato"])
+        return student.directions, probe.read(13, [measure], NOTHING)
+
+    assert [shown(cut) for cut in (3, 5, 12)] == [shown(None)] * 3
+
+
+def records(run):
+    return {path.name: path.read_bytes() for path in sorted(run.glob("*.jsonl")) if path.name != "timings.jsonl"}
+
+
+def checkpoint(run):
+    return {path.name: path.read_bytes() for path in sorted((run / "checkpoints" / "24").iterdir())}
+
+
+def test_a_run_cut_in_two_equals_a_run_in_one_piece(store, folder):
+    config = config_in(folder)
+    api.train(config, folder / "whole")
+    for until in (7, 14, 24):
+        api.train(config, folder / "parts", until=until)
+    assert records(folder / "parts") == records(folder / "whole")
+    assert checkpoint(folder / "parts") == checkpoint(folder / "whole")
+    told = list(read_record(folder / "whole" / "observations.jsonl"))
+    assert [entry["step"] for entry in told] == [6, 9, 12, 15, 18, 21, 24]
+    assert [entry["step"] for entry in told if "source_gain" in entry] == [9, 15, 21]
+    assert sum(updates for entry in told for _, _, updates in entry["alignment"].values()) == 20
+
+
+def test_the_measure_changes_nothing_in_training(store, sets):
+    watched, alone = student_of(store), student_of(store)
+    probe, measure, decision = Probe(watched, sets), Alignment(refresh=2, tokens=60), Decision("lala", "told")
+    stream = make_stream(store, "lala", 100, seed=2)
+    for _ in range(4):
+        batch = next(stream)
+        probe.begin([measure], decision)
+        losses = [student.update([batch]) for student in (watched, alone)]
+        probe.updated([measure], decision)
+        assert losses[0] == losses[1], "dropout is on: any draw for the direction would show"
+
+
+def test_a_scripted_student_shows_the_effect_of_each_update():
+    effects = {"az": {"az": 0.4, "be": 0.2}, "be": {"az": 0.0, "be": 0.1}}
+    scene = Scene({}, {}, {"az": (9.0, 3)}, effects)
+    assert Alignment().imagine(scene) == {"az": Aligned(pytest.approx(0.9), pytest.approx(0.27), 3)}
