@@ -113,11 +113,13 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
         seed=seed_for(config.seed, "student"),
         team=team,
     )
+    ranks = Ranks(store.split("train"))
     sets = DevSets(
         store,
         teacher_share=training.teacher_dev,
         division=training.dev_division,
         validate_tokens=training.validate_tokens,
+        ranks=ranks,
         goal=goal,
     )
     teacher = build_teacher(config.teacher, classroom, np.random.default_rng(seed_for(config.seed, "teacher")))
@@ -139,7 +141,6 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     )
     budget = {store.languages[-1]: training.last_arm_tokens or training.tokens}
     streams_seed = seed_for(config.seed, "streams")
-    ranks = Ranks(store.split("train"))
 
     def stream(arm: Arm, mixture: Mixture | None) -> BatchStream:
         tokens, mixing = budget.get(arm, training.tokens), training.mixed_batches
