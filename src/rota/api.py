@@ -125,11 +125,13 @@ def build_loop(
         seed=seed_for(config.seed, "student"),
         team=team,
     )
+    ranks = Ranks(store.split("train"))
     sets = DevSets(
         store,
         teacher_share=training.teacher_dev,
         division=training.dev_division,
         validate_tokens=training.validate_tokens,
+        ranks=ranks,
         goal=goal,
     )
     teacher = build_teacher(config.teacher, classroom, np.random.default_rng(seed_for(config.seed, "teacher")))
@@ -151,7 +153,6 @@ def build_loop(
     )
     budget = {store.languages[-1]: training.last_arm_tokens or training.tokens}
     streams_seed = seed_for(config.seed, "streams")
-    ranks = Ranks(store.split("train"))
 
     def stream(arm: Arm, mixture: Mixture | None) -> BatchStream:
         tokens, mixing = budget.get(arm, training.tokens), training.mixed_batches
@@ -161,7 +162,7 @@ def build_loop(
         student,
         turns,
         Streams(stream, streams_seed),
-        Probe(student, sets, config.teacher.gauges()),
+        Probe(student, sets, config.teacher.gauges(), averaged=config.student.average is not None),
         Journal(run, Record if team.first else NoRecord),
         Run(run).checkpoints(training.keep),
         training,

@@ -13,6 +13,9 @@ from rota.runs.records import Record
 from rota.training.spot_checks import SpotCheck
 from rota.types import Alarm, Arm, Batch, Decision
 
+_MORE = ("mixture", "selection", "weights", "emphasis", "pacing")
+"""What only some decisions have."""
+
 
 class Journal:
     """The records of one run folder. ``timings.jsonl`` is apart so that the others can be compared bit by bit."""
@@ -46,7 +49,7 @@ class Journal:
             entry["scores"] = dict(decision.scores)
         if decided:
             state = decision.state()
-            entry |= {name: state[name] for name in ("mixture", "selection", "weights") if name in state}
+            entry |= {name: state[name] for name in _MORE if name in state}
         self.steps.write(entry)
 
     def observation(
@@ -61,8 +64,9 @@ class Journal:
         if rewards:
             self.rewards.write({"step": step, "rewards": dict(rewards)})
 
-    def validation(self, step: int, dev_loss: Mapping[Arm, float]) -> None:
-        self.validations.write({"step": step, "dev_loss": dict(dev_loss)})
+    def validation(self, step: int, measured: Mapping[str, Any]) -> None:
+        """Dev losses by language, and what else was measured with them."""
+        self.validations.write({"step": step, **measured})
 
     def spot_check(self, step: int, check: SpotCheck) -> None:
         self.spot_checks.write({"step": step, **check.entry()})
