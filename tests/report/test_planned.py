@@ -133,10 +133,14 @@ def test_only_planned_seeds_that_all_rows_have_count(tmp_path):
 def test_at_equal_processor_time_the_slower_row_is_read_earlier(tmp_path):
     study = read_study([make_study(tmp_path)])
     contrasts = {"a": {"row": "align", "minus": "t2", "at": "time"}}
-    [raw] = planned_results(plan(contrasts, endpoint="dev-loss"), {"": study})
+    both = ("dev-loss", "late-dev-loss")
+    raw, late = (planned_results(plan(contrasts, endpoint=name), {"": study})[0] for name in both)
     # align has used 60 s at step 10, where t2 has ended: 3.1, 3.2, 3.3, 3.4 against 2.
     assert raw.budget == {"": 60.0}
     assert raw.found.mean == pytest.approx(1.25)
+    # Means of the validations so far: (4 + 3.1) / 2 and so on, against (4 + 3.1 + 2.5 + 2) / 4 and so on.
+    expected = np.mean([(7 + seed / 10) / 2 - (11.5 + seed / 10) / 4 for seed in SEEDS])
+    assert late.found.mean == pytest.approx(expected)
 
 
 def test_corpora_are_tested_one_by_one_or_their_mean(tmp_path):

@@ -28,21 +28,18 @@ def power_view(plan: Plan, folder: Path, *, asked: bool) -> Group:
     """A line for each planned test. ``asked``: the folder was named, so that it must hold runs."""
     from rota.report.numbers.planned import detectable
 
-    earlier = _studies(folder, asked=asked)
-    found = detectable(plan, earlier)
+    found = detectable(plan, _studies(folder, asked=asked))
     table = Table(box=None, padding=(0, 2), show_edge=False)
-    several = any(each.test.corpora for each in found)
-    for name in ("contrast", *(["corpus"] if several else []), "endpoint", "at"):
-        table.add_column(name, no_wrap=True)
-    for name in ("seeds", "noise", "detects", "corrected", "interest", "needs"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for each in found:
-        place = [_corpus(each)] if several else []
-        names = [each.test.name, *place, each.test.endpoint, each.test.contrast.at]
-        numbers = map(_number, (each.spread, each.alone, each.corrected, each.interest))
-        table.add_row(*names, str(each.seeds), *numbers, _needs(each))
+    names = [_name(each) for each in found]
+    table.add_column("test", no_wrap=True, min_width=max(map(len, names)))  # a truncated name may be that of another
+    known = any(each.spread is not None for each in found)
+    for column in ("seeds", "interest", *(("noise", "detects", "corrected", "needs") if known else ())):
+        table.add_column(column, justify="right", no_wrap=True)
+    for name, each in zip(names, found, strict=True):
+        numbers = [*map(_number, (each.spread, each.alone, each.corrected)), _needs(each)]
+        table.add_row(name, str(each.seeds), _number(each.interest), *(numbers if known else []))
     title = Text(f"The plan, {len(found)} {'test' if len(found) == 1 else 'tests'}:", style="bold")
-    return Group(Text(), title, table, Text(_explained(found, folder)))
+    return Group(Text(), title, table, Text(_explained(folder, known=known)))
 
 
 def _studies(folder: Path, *, asked: bool) -> dict[str, Study]:
@@ -59,8 +56,11 @@ def _studies(folder: Path, *, asked: bool) -> dict[str, Study]:
     return {name: read_study([path]) for name, path in there.items()}
 
 
-def _corpus(each: Detectable) -> str:
-    return each.test.corpora[0] if len(each.test.corpora) == 1 else f"{len(each.test.corpora)} together"
+def _name(each: Detectable) -> str:
+    """``against-tuning, debian, test-loss``."""
+    corpora = each.test.corpora
+    where = f", {corpora[0]}" if len(corpora) == 1 else f", {len(corpora)} corpora" if corpora else ""
+    return f"{each.test.name}{where}, {each.test.endpoint}{', time' if each.test.contrast.at == 'time' else ''}"
 
 
 def _number(value: float | None) -> str:
@@ -75,11 +75,11 @@ def _needs(each: Detectable) -> str:
     return f"> {MOST_SEEDS}" if each.enough is None else str(each.enough)
 
 
-def _explained(found: list[Detectable], folder: Path) -> str:
-    if all(each.spread is None for each in found):
+def _explained(folder: Path, *, known: bool) -> str:
+    if not known:
         return f"What it can detect is not known: {folder} has no finished runs with these endpoints; give --noise."
     return (
         f"Noise: standard deviation of the difference of two runs with one seed, from {folder}. Detects: the smallest "
-        "true difference found with probability 0.8 at 5 %, alone and corrected for the number of tests. Needs: seeds "
-        "for the difference of interest, corrected."
+        "true difference found with probability 0.8 at 5 %, and corrected for the number of tests. Needs: seeds for "
+        "the difference of interest, corrected."
     )

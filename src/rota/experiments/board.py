@@ -57,7 +57,8 @@ class Board:
         if self.console.is_terminal:
             return
         self._told[entry.job.name] = entry.step * LINES // entry.steps
-        what = {"running": f"running from step {entry.step:,}"}.get(entry.doing, entry.doing)
+        start = max(entry.step, entry.job.begins)
+        what = {"running": f"running from step {start:,}"}.get(entry.doing, entry.doing)
         loss = f", dev loss {entry.dev_loss:.3f}" if entry.doing == "done" and entry.dev_loss is not None else ""
         self._say(f"{entry.job.name}: {what}{loss}{': ' if entry.note else ''}{entry.note}")
 

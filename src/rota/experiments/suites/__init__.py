@@ -1,8 +1,9 @@
 """The built-in suites by name, and how to take one to another corpus or another size.
 
 ``paper`` has every row of the paper's tables, each value with its place; ``laptop`` runs them scaled down; ``order``
-trains on the same updates in different orders. A suite is data (:class:`rota.experiments.suite.Suite`); ``open_suite``
-finds one by name or in a YAML file and changes its corpus or size before ``jobs.plan`` makes runs of it.
+trains on the same updates in different orders; ``example`` is a small planned comparison. A suite is data
+(:class:`rota.experiments.suite.Suite`); ``open_suite`` finds one by name or in a YAML file and changes its corpus or
+size before ``jobs.plan`` makes runs of it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final
 from rota.experiments.corpora import CORPORA, find_corpus
 from rota.experiments.scale import Scale
 from rota.experiments.suite import Suite, load_suite
+from rota.experiments.suites.example import example
 from rota.experiments.suites.laptop import controls, laptop
 from rota.experiments.suites.order import order
 from rota.experiments.suites.paper import paper
@@ -25,6 +27,7 @@ SUITES: Final[dict[str, Callable[[], Suite]]] = {
     "controls": controls,
     "order": order,
     "paper": paper,
+    "example": example,
 }
 
 
