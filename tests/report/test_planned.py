@@ -230,7 +230,8 @@ def test_a_page_shows_the_planned_contrasts_first_and_the_rest_as_exploratory(ro
     assert "## Summary (exploratory)" in markdown
     assert "## Planned contrasts\n" in markdown
     assert "## How this was made\n" in markdown
-    assert "ALIGN minus the best of T2 and T5 (T5)" in markdown
+    assert "- main: ALIGN minus the best of T2 and T5." in markdown
+    assert "| main (T5) |" in markdown
     [line] = csv.DictReader((tmp_path / "report" / "tables" / "planned.csv").read_text().splitlines())
     assert float(line["difference"]) == 1.125
     assert (line["best"], line["seeds"], line["seeds_planned"]) == ("t5", "4", "4")

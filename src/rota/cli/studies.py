@@ -60,7 +60,9 @@ def report(
 
 @app.command()
 def compare(
-    suite: Annotated[str, typer.Argument(help="laptop, controls, order, paper, or a YAML file.", metavar="SUITE")],
+    suite: Annotated[
+        str, typer.Argument(help="laptop, controls, order, paper, example, or a YAML file.", metavar="SUITE")
+    ],
     seeds: Annotated[
         str | None, typer.Option(help="How many (5), or which (1,2,3); by default as in the suite.")
     ] = None,

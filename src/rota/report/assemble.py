@@ -24,7 +24,7 @@ from rota.report.page import MADE_BY, Section, write_report
 from rota.report.sentences import HEADLINES, alarms_raised, headlines, how_made, missing, what_was_run
 from rota.report.study import MAIN_TABLES, Row, Study, read_study
 from rota.report.tables.budgets import budget_table, convergence_tables, cost_table, data_table
-from rota.report.tables.planned import plan_sentences, planned_table
+from rota.report.tables.planned import plan_points, plan_sentences, planned_table
 from rota.report.tables.pooled import equal_time_tables, pooled_tables
 from rota.report.tables.scores import ablation_tables, average_tables, language_tables
 
@@ -82,7 +82,8 @@ def planned_section(plan: WrittenPlan, studies: Mapping[str, Study], *, several:
     """The planned contrasts, first on every page of a study that has a plan."""
     results = planned_results(plan.plan, studies)
     tables = [planned_table(results, studies, several=several)]
-    return Section("planned", "Planned contrasts", plan_sentences(plan, studies, results), tables=tables)
+    points = plan_points(plan.plan, studies)
+    return Section("planned", "Planned contrasts", plan_sentences(plan, studies, results), points, tables=tables)
 
 
 def make_sections(study: Study, baseline: Row, progress: Progress = lambda *_: None) -> list[Section]:

@@ -14,7 +14,7 @@ from rota.report.numbers.measures import MACRO
 from rota.report.numbers.pooled import regret_over
 from rota.report.page import MADE_BY, Section, write_report
 from rota.report.sentences import and_list, what_was_run
-from rota.report.study import Study, read_study
+from rota.report.study import Study, read_study, short_labels
 from rota.report.tables.pooled import ENDPOINTS, regret_tables
 
 
@@ -112,8 +112,7 @@ def _regret_section(studies: Mapping[str, Study], *, exploratory: bool = False) 
     """The figures, which show every corpus, then the same in numbers; nothing where no schedule is everywhere."""
     if len(studies) < 2:
         return Section("regret", "Regret")
-    rows = next(iter(studies.values())).rows
-    labels = {name: row.short for name, row in rows.items()}
+    labels = short_labels(next(iter(studies.values())))
     pictures: list[Picture] = []
     for metric in ENDPOINTS:
         picture = regret_figure(regret_over(studies, metric, MACRO), labels, metric)

@@ -45,7 +45,7 @@ def regret_figure(found: Mapping[str, Regret], labels: Mapping[str, str], metric
         axes.set_yticks(range(len(ranked)), labels=[labels.get(row, row) for row in ranked])
         axes.set_ylim(len(ranked) - 0.4, -0.6)
         axes.grid(visible=False, axis="y")
-        axes.set_xlim(left=0)
+        axes.set_xlim(left=-0.03 * max(max(regret.by_corpus.values()) for regret in found.values()) or None)
         axes.set_xlabel(f"{metric.unit} behind the best schedule of the corpus")
         few_ticks(axes)
         legend_below(figure, axes, columns=3)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from rota.plan import WrittenPlan
+from rota.plan import Plan, PlannedContrast, WrittenPlan
 from rota.report.numbers.contrasts import ALPHA, NO_VALUE
 from rota.report.numbers.planned import PlannedResult
 from rota.report.sentences import and_list, plural
-from rota.report.study import Study, StudyRun
+from rota.report.study import Study, StudyRun, short_labels
 from rota.report.tables.pooled import p_text
 from rota.report.tables.table import Cell, Table
 
@@ -27,11 +27,11 @@ def planned_table(results: Sequence[PlannedResult], studies: Mapping[str, Study]
             "corrected for their number; in brackets, the best by its mean."
         )
     place = ("corpus",) if several else ()
-    columns = ("contrast", "what", *place, "endpoint", "seeds", "difference", "p", "p (Holm)", "interest", "verdict")
+    columns = ("contrast", *place, "endpoint", "seeds", "difference", "p", "p (Holm)", "interest", "verdict")
     lines = [_line(each, studies, several=several) for each in results]
     data = [_data(each) for each in results]
-    text_columns = 4 if several else 3
-    return Table("planned", "Planned contrasts", caption, columns, lines, text_columns=text_columns, data=data)
+    text_columns = 3 if several else 2
+    return Table("planned", "The planned tests", caption, columns, lines, text_columns=text_columns, data=data)
 
 
 def _line(each: PlannedResult, studies: Mapping[str, Study], *, several: bool) -> list[Cell]:
@@ -45,33 +45,38 @@ def _line(each: PlannedResult, studies: Mapping[str, Study], *, several: bool) -
         adjusted = NO_VALUE if each.p_holm is None else p_text(each.p_holm)
         numbers = [f"{metric.signed(found.mean)} [{low}, {high}]", p_text(found.p), adjusted]
     interest = NO_VALUE if each.interest is None else f"{each.interest:g}"
-    texts = [metric.label, seeds, *numbers, interest, each.verdict]
-    return [Cell(each.test.name), Cell(_what(each, studies)), *place, *map(Cell, texts)]
+    best = f" ({', '.join(_label(row, studies) for row in each.best.values())})" if each.best else ""
+    texts = [_endpoint(each), seeds, *numbers, interest, each.verdict]
+    return [Cell(f"{each.test.name}{best}"), *place, *map(Cell, texts)]
+
+
+def _endpoint(each: PlannedResult) -> str:
+    minutes = " and ".join(f"{seconds / 60:.1f}" for seconds in each.budget.values())
+    return f"{each.metric.label} at {minutes} min" if minutes else each.metric.label
 
 
 def _where(corpora: Sequence[str]) -> str:
     return and_list(corpora) if corpora else ""
 
 
-def _what(each: PlannedResult, studies: Mapping[str, Study]) -> str:
-    """``DQN minus the best of Temperature 2 and Temperature 5 (Temperature 5), equal processor time``."""
-    contrast = each.test.contrast
+def plan_points(plan: Plan, studies: Mapping[str, Study]) -> list[str]:
+    """What each contrast is: ``price: DQN minus the best of Temperature 2 and Temperature 5, after equal time``."""
+    return [f"{name}: {_what(contrast, studies)}." for name, contrast in plan.contrasts.items()]
+
+
+def _what(contrast: PlannedContrast, studies: Mapping[str, Study]) -> str:
     names = [_label(row, studies) for row in contrast.references]
     reference = names[0] if len(names) == 1 else f"the best of {and_list(names)}"
-    if each.best:
-        reference += f" ({and_list([_label(row, studies) for row in each.best.values()])})"
     group = {"all": "", "goal": ", as the goal weighs languages"}
     extra = group.get(contrast.languages, f", {contrast.languages} languages")
-    if contrast.at == "time":
-        minutes = and_list([f"{seconds / 60:.1f}" for seconds in each.budget.values()]) if each.budget else ""
-        extra += f", after equal processor time{f' ({minutes} minutes)' if minutes else ''}"
-    together = ", mean over corpora" if len(each.test.corpora) > 1 else ""
-    return f"{_label(contrast.row, studies)} minus {reference}{extra}{together}"
+    extra += ", after equal processor time" if contrast.at == "time" else ""
+    extra += ", mean over the corpora" if contrast.together else ""
+    return f"{_label(contrast.row, studies)} minus {reference}{extra}"
 
 
 def _label(row: str, studies: Mapping[str, Study]) -> str:
-    found = next((study.rows[row] for study in studies.values() if row in study.rows), None)
-    return row if found is None else found.short
+    study = next((study for study in studies.values() if row in study.rows), None)
+    return row if study is None else short_labels(study)[row]
 
 
 def _data(each: PlannedResult) -> dict[str, object]:
