@@ -42,13 +42,22 @@ class Display:
     """A listener of the loop and a context manager."""
 
     def __init__(
-        self, console: Console, *, title: str, languages: Sequence[Arm], steps: int, goal: Goal | None = None
+        self,
+        console: Console,
+        *,
+        title: str,
+        languages: Sequence[Arm],
+        steps: int,
+        goal: Goal | None = None,
+        language_of: Mapping[Arm, Arm] | None = None,
     ) -> None:
         self.console, self.title, self.languages, self.steps = console, title, languages, steps
+        self.language_of = language_of or {language: language for language in languages}
+        self.arms = tuple(self.language_of)
         self.goal = goal or resolve(ALL, languages)
         self.step = 0
         self.loss: float | None = None
-        self.seen = dict.fromkeys(languages, 0)
+        self.seen = dict.fromkeys(self.arms, 0)
         self.dev_loss: dict[Arm, float] = {}
         self.best: dict[Arm, float] = {}
         self.note = ""
@@ -59,7 +68,7 @@ class Display:
     def resume(self, step: int, seen: Mapping[Arm, int], dev_losses: Iterable[Mapping[Arm, float]] = ()) -> None:
         """Start from what an earlier part of the run has done: tokens seen, and the dev losses of its validations."""
         self.step = step
-        self.seen = {arm: seen.get(arm, 0) for arm in self.languages}
+        self.seen = {arm: seen.get(arm, 0) for arm in self.arms}
         for dev_loss in dev_losses:
             self._remember(dev_loss)
 
@@ -78,7 +87,7 @@ class Display:
     def updated(self, step: int, decision: Decision, loss: float, seen: Mapping[Arm, int]) -> None:
         self.step = step
         self.loss = loss if self.loss is None else SMOOTHING * self.loss + (1 - SMOOTHING) * loss
-        self.seen = {arm: seen.get(arm, 0) for arm in self.languages}
+        self.seen = {arm: seen.get(arm, 0) for arm in self.arms}
         self._recent.append((time.perf_counter(), step, sum(self.seen.values())))
         self.note = f"now {decision.arm} ({decision.why})"
 
@@ -122,7 +131,7 @@ class Display:
         return f"loss {loss} | {(after - before) / seconds:,.0f} tokens/s | {_clock(left)} left"
 
     def _languages(self) -> Table:
-        """Share of the target tokens so far, and dev loss; with many languages the 24 most trained."""
+        """Of each arm the share of the target tokens so far, and the dev loss of its language; 24 arms at most."""
         table = Table(box=None, padding=(0, 2), show_edge=False)
         for name in ("language", "share so far", "", "dev loss", "best"):
             table.add_column(
@@ -132,17 +141,15 @@ class Display:
             )
         total = max(1, sum(self.seen.values()))
         largest = max(1, *self.seen.values())
-        shown = (
-            sorted(self.languages, key=lambda arm: -self.seen[arm])[:24] if len(self.languages) > 24 else self.languages
-        )
+        shown = sorted(self.arms, key=lambda arm: -self.seen[arm])[:24] if len(self.arms) > 24 else self.arms
         for arm in shown:
             bar = ProgressBar(total=largest, completed=self.seen[arm], width=24)
             table.add_row(
                 arm,
                 f"{self.seen[arm] / total:.1%}",
                 bar,
-                _number(self.dev_loss.get(arm)),
-                _number(self.best.get(arm)),
+                _number(self.dev_loss.get(self.language_of[arm])),
+                _number(self.best.get(self.language_of[arm])),
             )
         return table
 
@@ -173,9 +180,11 @@ class TensorBoard:
 
     def validated(self, step: int, dev_loss: Mapping[Arm, float]) -> None:
         total = sum(self._seen.values())
-        for arm, loss in dev_loss.items():
-            self._scalar(f"loss/dev/{arm}", loss, step)
-            self._scalar(f"share/{arm}", self._seen.get(arm, 0) / total, step)
+        for language, loss in dev_loss.items():
+            self._scalar(f"loss/dev/{language}", loss, step)
+        unseen = dict.fromkeys(dev_loss, 0) if self._seen.keys() <= dev_loss.keys() else {}  # languages are the arms
+        for arm, tokens in {**unseen, **self._seen}.items():
+            self._scalar(f"share/{arm}", tokens / total, step)
 
     def saved(self, step: int) -> None:  # noqa: ARG002
         self._writer.flush()
