@@ -1,6 +1,7 @@
 """The align teacher against its formulas, written a second time from docs/teachers.md with plain dictionaries."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,11 +23,9 @@ def make(**settings):
     return build_teacher(teacher_from(values), CLASSROOM, np.random.default_rng(1))
 
 
-def told(teacher, step, aligned, gains=None):
-    values = {Alignment: aligned}
-    if gains is not None:
-        values[SourceGain] = {arm: Estimate(gain, 0.01) for arm, gain in gains.items()}
-    return observation_of(teacher.watches, step, {arm: each.updates for arm, each in aligned.items()}, values)
+def told(teacher, step, aligned):
+    plays = {arm: each.updates for arm, each in aligned.items()}
+    return observation_of(teacher.watches, step, plays, {Alignment: aligned})
 
 
 def shares(teacher, step):
@@ -136,6 +135,15 @@ def test_it_starts_when_the_learning_rate_has_risen():
     assert teacher_from("align").build(room, np.random.default_rng(1)).start == 16
 
 
+def test_a_language_that_the_goal_does_not_name_has_the_floor_alone():
+    room = replace(CLASSROOM, goal={"az": 0.75, "tr": 0.25})
+    config = teacher_from({"name": "align", "protect": 0.4, "gate": False, "prior": 1.0, "floor": 0.02})
+    teacher = build_teacher(config, room, np.random.default_rng(1))
+    kept = {"az": 0.3, "be": 0.02, "tr": 0.1, "ru": 0.02}
+    sizes = {"az": 5, "be": 4, "tr": 90, "ru": 80}
+    assert shares(teacher, 0) == pytest.approx({arm: 0.56 * sizes[arm] / 179 + kept[arm] for arm in ARMS})
+
+
 def test_a_language_of_the_goal_keeps_a_part_of_its_weight():
     teacher = make(protect=0.6, rate=50, limit=10)
     for number, aligned in enumerate(windows(np.random.default_rng(2), 25)):
@@ -146,53 +154,88 @@ def test_a_language_of_the_goal_keeps_a_part_of_its_weight():
 
 
 def gated(**settings):
-    return make(gate=True, direction="none", floor=0.04, gate_every=20, **settings)
+    return make(gate=True, direction="none", floor=0.04, gate_every=20, gate_tokens=200, gate_at=0.25, **settings)
 
 
-GAINS = {"az": 0.002, "be": 0.01, "tr": 0.2, "ru": 0.12}
-"""The middle is 0.065, a quarter of it 0.01625."""
+GAINS = {"az": 0.002, "be": 0.04, "tr": 0.2, "ru": 0.12}
+EQUALLY = dict.fromkeys(ARMS, 1000)  # tokens seen
 
 
-def test_the_gate_closes_arms_whose_gain_is_far_below_that_of_the_middle_arm():
-    teacher = gated()
-    teacher.ask(20)
+def reading(teacher, step, gains=GAINS, seen=EQUALLY, error=0.005):
+    teacher.ask(step - 10)
     assert teacher.watches == [SourceGain(tokens=200)]
-    teacher.tell(told(teacher, 20, {}, GAINS))
-    opened = {"az": 0.002 / 0.01625, "be": 0.01 / 0.01625, "tr": 1.0, "ru": 1.0}
-    kept = {arm: 0.04 * each for arm, each in opened.items()}
-    left, total = 1 - sum(kept.values()), sum(opened.values())
-    expected = {arm: left * opened[arm] / total + kept[arm] for arm in ARMS}
-    assert shares(teacher, 20) == pytest.approx(expected)
+    values = {SourceGain: {arm: Estimate(gain, error) for arm, gain in gains.items()}}
+    observation = observation_of(teacher.watches, step, {"tr": 10}, values)
+    teacher.tell(replace(observation, seen={arm: step * tokens for arm, tokens in seen.items()}))
 
 
-def test_a_gain_below_nothing_closes_an_arm_altogether_and_it_can_open_again():
-    teacher = gated(protect=0.5)
-    teacher.ask(20)
-    teacher.tell(told(teacher, 20, {}, {**GAINS, "az": -0.01}))
-    assert shares(teacher, 20)["az"] == 0.0
-    assert "az" not in {teacher.ask(20).arm for _ in range(300)}
-    for step in range(40, 200, 20):
-        teacher.ask(step)
-        teacher.tell(told(teacher, step, {}, {**GAINS, "az": 0.1}))
-    assert shares(teacher, 200)["az"] > 0.2
-
-
-def test_the_gate_looks_back_over_several_readings():
+def test_the_gate_closes_an_arm_whose_gain_is_far_below_that_of_the_others():
     teacher = gated()
-    readings = [{**GAINS, "be": gain} for gain in (0.03, 0.0, 0.004)]
-    for number, gains in enumerate(readings):
-        teacher.ask(20 * (number + 1))
-        teacher.tell(told(teacher, 20 * (number + 1), {}, gains))
-    mean = (0.49 * 0.03 + 0.7 * 0.0 + 0.004) / (0.49 + 0.7 + 1)
-    middle = (mean + 0.12) / 2 if mean > 0.12 else (0.12 + mean) / 2
-    assert teacher.gate.openness()[1] == pytest.approx(mean / (0.25 * middle))
+    reading(teacher, 30)
+    # The others have 0.12 in the middle, a quarter is 0.03; 0.002 + 2 * 0.005 is below it, 0.04 is not.
+    assert shares(teacher, 30) == pytest.approx({"az": 0.0, "be": 1 / 3, "tr": 1 / 3, "ru": 1 / 3})
+    assert "az" not in {teacher.ask(30).arm for _ in range(300)}
+
+
+def test_a_closed_arm_is_reported_with_the_numbers():
+    teacher = gated()
+    assert not list(teacher.alarms(20))
+    reading(teacher, 30)
+    (alarm,) = teacher.alarms(30)
+    assert (alarm.step, alarm.kind, alarm.arm) == (30, "closed", "az")
+    assert "az: align no longer trains on it" in alarm.text
+    assert "0.002 nats per token, others 0.12" in alarm.text
+
+
+def test_an_uncertain_gain_closes_nothing():
+    teacher = gated()
+    reading(teacher, 30, error=0.02)  # 0.002 + 2 * 0.02 is above 0.03
+    assert shares(teacher, 30)["az"] == 0.25
+    # Four readings have half the error of one: 0.002 + 0.02 is below it.
+    for step in (50, 70, 90):
+        reading(teacher, step, error=0.02)
+    assert shares(teacher, 90)["az"] == 0.0
+
+
+def test_only_the_last_four_readings_count_and_an_arm_can_open_again():
+    teacher = gated(protect=0.5)
+    for step in (30, 50, 70):
+        reading(teacher, step)
+    assert shares(teacher, 70)["az"] == 0.0
+    reading(teacher, 90, GAINS | {"az": 0.1})
+    # (3 * 0.002 + 0.1) / 4 + 2 * 0.0025 = 0.0315
+    assert shares(teacher, 90)["az"] == 0.25
+
+
+def test_an_arm_is_compared_with_what_others_had_after_as_many_tokens():
+    teacher = gated()
+    early = dict.fromkeys(ARMS, 0.06) | {"az": 0.002}
+    seen = EQUALLY | {"az": 300}
+    reading(teacher, 30, early, seen)
+    assert shares(teacher, 30)["az"] == 0.25, "none of the others had as few"
+    reading(teacher, 110, early | {"tr": 0.9, "ru": 0.9, "be": 0.9}, seen)
+    # az has seen 33,000; the others had 30,000 at the first reading, and 0.06, a quarter of which is 0.015.
+    assert shares(teacher, 110)["az"] == 0.0
+    assert teacher.gate.closed["az"] == (pytest.approx(0.002), pytest.approx(0.06))
 
 
 def test_the_gate_stays_open_while_the_student_does_not_translate_yet():
     teacher = gated()
-    teacher.ask(20)
-    teacher.tell(told(teacher, 20, {}, dict.fromkeys(ARMS, 0.02) | {"az": 0.0}))
-    assert shares(teacher, 20) == pytest.approx(dict.fromkeys(ARMS, 0.25))
+    reading(teacher, 30, dict.fromkeys(ARMS, 0.049) | {"az": -0.05})
+    assert shares(teacher, 30) == pytest.approx(dict.fromkeys(ARMS, 0.25))
+
+
+def test_a_reading_has_as_many_tokens_as_a_hundredth_of_the_computation_allows():
+    def tokens(update_tokens, steps=4000, **settings):
+        room = Classroom(CLASSROOM.sizes, CLASSROOM.low_resource, steps=steps, update_tokens=update_tokens)
+        config = teacher_from({"name": "align", "gate_every": "5%", **settings})
+        return config.build(room, np.random.default_rng(1)).gate.measure.tokens
+
+    # 200 updates of 100 tokens, 1 % of which, three passes each, is 600: two passes of four arms with 75 tokens each.
+    assert tokens(100) == 100, "the fewest"
+    assert tokens(400) == 300
+    assert tokens(8_000) == 2_000, "the most"
+    assert tokens(400, gate_tokens=70) == 70
 
 
 def test_the_gate_is_read_at_its_own_pace():
@@ -202,15 +245,14 @@ def test_the_gate_is_read_at_its_own_pace():
         teacher.ask(step)
         if teacher.watches:
             read.append(step + 10)
-            teacher.tell(told(teacher, step + 10, {}, GAINS))
+            reading(teacher, step + 10)
     assert read == [30, 50, 70, 90]
 
 
 def test_an_arm_without_a_reading_stays_open():
     teacher = gated()
-    teacher.ask(20)
-    teacher.tell(told(teacher, 20, {}, {arm: GAINS[arm] for arm in ("az", "tr", "ru")}))
-    assert teacher.gate.openness()[1] == 1.0
+    reading(teacher, 30, {arm: GAINS[arm] for arm in ("az", "tr", "ru")})
+    assert teacher.gate.openness().tolist() == [0.0, 1.0, 1.0, 1.0]
 
 
 def test_what_it_cannot_use_is_refused():

@@ -84,11 +84,11 @@ def mean_loss(network, student, batch):
     return total / batch.tokens
 
 
-def direction_by_hand(store, sets, student, kind, tokens, turn=0):
-    """Of the mean of the two languages, at the averaged weights, divided by Adam's denominators."""
+def direction_by_hand(store, sets, student, kind, tokens, turn=0, languages=None):
+    """Of the mean of the two languages, at the averaged weights, divided by Adam's denominators; of length one."""
     network, dev = student._average.network, store.split("dev")
     falls = 0.0
-    for language in store.languages:
+    for language in languages or store.languages:
         sample = sets.sample("teacher", language, tokens, turn)
         right = sample.batch()
         lent = other_sources(sample, sets.teacher_part(language))
@@ -101,7 +101,12 @@ def direction_by_hand(store, sets, student, kind, tokens, turn=0):
     for gradient, parameter in zip(gradients, student.network.parameters(), strict=True):
         square = student._optimiser.state[parameter]["exp_avg_sq"] / (1 - 0.998**student.step)
         divided.append(torch.where(square > 0, gradient / (square.sqrt() + 1e-9), torch.zeros(())))
-    return divided
+    return unit(divided)
+
+
+def unit(tensors):
+    length = torch.sqrt(sum(tensor.double().square().sum() for tensor in tensors))
+    return [tensor / length for tensor in tensors]
 
 
 @pytest.mark.parametrize("kind", ["loss", "source-gain", "both"])
@@ -126,10 +131,46 @@ def test_without_adams_metric_and_at_the_raw_weights(store, sets):
     student = student_of(store)
     measure = Alignment(tokens=60, weights="raw", metric="none")
     losses = [mean_loss(student.network, student, sets.sample("teacher", arm, 60).batch()) for arm in store.languages]
-    expected = torch.autograd.grad(sum(losses) / 2, list(student.network.parameters()))
+    expected = unit(torch.autograd.grad(sum(losses), list(student.network.parameters())))
     Probe(student, sets).begin([measure], Decision("lala", "told"))
-    for ours, theirs in zip(student._direction.tensors, expected, strict=True):
+    for ours, theirs in zip(student._directions[0].tensors, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-6)
+
+
+def test_every_language_can_have_a_direction_of_its_own(store, sets):
+    student, measure = student_of(store), Alignment(tokens=60, decay=0.9, languages=True)
+    expected = {
+        language: direction_by_hand(store, sets, student, "loss", 60, languages=[language])
+        for language in store.languages
+    }
+    together = direction_by_hand(store, sets, student, "loss", 60)
+    probe, decision = Probe(student, sets), Decision("lala", "told")
+    probe.begin([measure], decision)
+    student.update([next(make_stream(store, "lala", 100, seed=1))])
+    probe.updated([measure], decision)
+    gradients = [parameter.grad / min(1.0, 5.0 / student.gradient_norm) for parameter in student.network.parameters()]
+
+    def product(direction):
+        return pytest.approx(sum(float((d * g).sum()) for d, g in zip(direction, gradients, strict=True)), rel=1e-3)
+
+    found = probe.read(4, [measure], NOTHING)[measure]["lala"]
+    assert found.total == product(together)
+    assert {name: total for name, (total, _) in found.languages.items()} == {
+        name: product(direction) for name, direction in expected.items()
+    }
+    assert all(squares == pytest.approx(total**2) for total, squares in found.languages.values())
+
+
+def test_languages_are_written_rounded_and_only_where_they_were_asked_for():
+    found = {"az": Aligned(0.123456789, 2.0, 3, {"be": (0.123456789, 4.0)})}
+    assert Alignment(languages=True).written(found) == {"az": [0.123456789, 2.0, 3, {"be": [0.1235, 4.0]}]}
+    assert Alignment().written(found) == {"az": [0.123456789, 2.0, 3]}
+
+
+def test_a_language_whose_dev_sources_are_all_alike_has_no_contrast(store, sets, monkeypatch):
+    monkeypatch.setattr("rota.training.gauges.alignment.mismatched_pairs", lambda *_: {})
+    with pytest.raises(ValueError, match="the dev sentences of lala have only one source text; use teacher.direction"):
+        Probe(student_of(store), sets).begin([Alignment(direction="both")], Decision("lala", "told"))
 
 
 class Follower:
@@ -148,6 +189,9 @@ class Follower:
 
     def in_adams_metric(self):
         return self
+
+    def norm(self):
+        return 0.0
 
     def follow(self, direction):
         assert direction is self
@@ -193,6 +237,13 @@ def test_all_languages_count_alike_however_many_tokens_they_have(sets):
     total = len(first) + len(second)
     assert set(first_weights) == {total / 2 / len(first)}
     assert set(second_weights) == {total / 2 / len(second)}
+
+
+def test_only_languages_of_the_goal_have_a_say(store):
+    sets = DevSets(store, teacher_share=0.5, division="text", validate_tokens=500, goal={"lato": 1.0})
+    student = Follower()
+    play(Probe(student, sets), student, Alignment(tokens=60), ["lala"])
+    assert [(arm, set(weights)) for arm, _, weights in student.directions[0]] == [("lato", {1.0})]
 
 
 def test_the_gauge_goes_on_after_a_checkpoint(sets):

@@ -23,7 +23,7 @@ from rota.student.hardware import OTHER_DEVICE, allow_tf32, find_device, keep_me
 from rota.student.kernels.attention import suits_varlen
 from rota.student.kernels.dropout import Noise
 from rota.student.kernels.loss import examined_tokens, smoothed_loss, token_losses, uncertain_tokens
-from rota.student.pieces import LaidOut, join, lay_out, packs, pieces, take
+from rota.student.pieces import LaidOut, join, lay_out, packs, pieces, take, token_places
 from rota.student.transformer import EOS, UNK, Transformer
 from rota.team import Team
 from rota.types import (
@@ -93,7 +93,7 @@ class NMT:
         self._start_moments()
         self._ahead: tuple[Batch, LaidOut] | None = None  # a batch of the next update, and its first piece laid out
         self._average: MovingAverage | None = None
-        self._direction: NetworkGradient | None = None
+        self._directions: tuple[NetworkGradient, ...] = ()
         self.gradient_norm: float | None = None
         self.projection: Projection | None = None
         if config.average is not None:
@@ -120,13 +120,13 @@ class NMT:
                 self._backward(sentence, (0, 0), tokens, last=True, weight=0.0)
         gradients = [parameter.grad for parameter in self.network.parameters() if parameter.grad is not None]
         norm = torch.stack(torch._foreach_norm(gradients)).norm()
-        along = None if self._direction is None else self._direction.dot_with(gradients)
+        along = [direction.dot_with(gradients) for direction in self._directions]
         self._expect(draw_next())
         # Only now: reading a number waits for the device, which computes while we lay out the next batch.
         summed = np.array([math.fsum(float(value) for value in sums)])
         loss = float(self._team.add_up(summed)[0]) / tokens
         self.gradient_norm = float(norm)
-        self.projection = None if along is None else Projection(float(along), self.gradient_norm)
+        self.projection = _projection(along, self.gradient_norm)
         self._clip(gradients, loss, self.gradient_norm)
         self.step += 1
         self._optimiser.param_groups[0]["lr"] = self.schedule(self.step)
@@ -160,6 +160,11 @@ class NMT:
         """(samples, sentences): cross-entropy with the dropout of training, except that of words; leaves no trace."""
         sums = self._measure(join(batches), lambda *given: token_losses(*given)[None], 1, weights, samples, seed)
         return sums[:, 0]
+
+    def token_dropout_samples(self, batch: Batch, *, samples: int, seed: int) -> FloatArray:
+        """(samples, target tokens): the same for every token of a batch; leaves no trace."""
+        losses = self._measure(batch, lambda *given: token_losses(*given)[None], 1, "raw", samples, seed, by_token=True)
+        return losses[:, 0]
 
     def uncertainty(
         self, batches: Sequence[Batch], *, samples: int, seed: int, weights: Weights = "raw"
@@ -206,10 +211,11 @@ class NMT:
                     total = list(found)
         return NetworkGradient(total, self._adams_denominators)
 
-    def follow(self, direction: Gradient | None) -> None:
-        """From now on every update computes the dot product of its gradient, before clipping, with this direction."""
-        assert direction is None or isinstance(direction, NetworkGradient)
-        self._direction = direction
+    def follow(self, direction: Gradient | None, others: Sequence[Gradient] = ()) -> None:
+        """From now on every update computes the dot products of its gradient, before clipping, with the directions."""
+        directions = () if direction is None else (direction, *others)
+        self._directions = tuple(each for each in directions if isinstance(each, NetworkGradient))
+        assert len(self._directions) == len(directions)
 
     def keep_average(self, decay: float) -> None:
         """From now on keeps a moving average of the weights; does nothing if one is kept already."""
@@ -219,15 +225,15 @@ class NMT:
     def state_dict(self) -> State:
         """Weights, moments and what else updates use, by name; tensors are not copies: write before the next update.
 
-        The direction is with the moments, because only a run that resumes needs either.
+        The directions are with the moments, because only a run that resumes needs either.
         """
         moments: dict[str, dict[str, Tensor]] = {key: {} for key in ("exp_avg", "exp_avg_sq")}
         for name, parameter in self.network.named_parameters():
             for key, tensors in moments.items():
                 tensors[name] = self._optimiser.state[parameter][key]
         state = {"network": dict(self.network.state_dict()), "optimiser": moments, "step": self.step}
-        if self._direction is not None:
-            moments["direction"] = dict(zip(self._names(), self._direction.tensors, strict=True))
+        for number, direction in enumerate(self._directions):
+            moments[_direction_key(number)] = dict(zip(self._names(), direction.tensors, strict=True))
         if self._average is not None:
             state |= self._average.state_dict()
         return state
@@ -240,9 +246,12 @@ class NMT:
             moments["step"].fill_(self.step)
             for key in ("exp_avg", "exp_avg_sq"):
                 moments[key].copy_(state["optimiser"][key][name])
-        direction, device = state["optimiser"].get("direction"), self.network.device
-        tensors = None if direction is None else [direction[name].to(device) for name in self._names()]
-        self._direction = None if tensors is None else NetworkGradient(tensors, self._adams_denominators)
+        keys = (_direction_key(number) for number in range(len(state["optimiser"])))
+        saved = [state["optimiser"][key] for key in keys if key in state["optimiser"]]
+        self._directions = tuple(
+            NetworkGradient([each[name].to(self.network.device) for name in self._names()], self._adams_denominators)
+            for each in saved
+        )
         self.gradient_norm = self.projection = None
         if self._average is not None:
             self._average.load_state_dict(state)
@@ -337,8 +346,10 @@ class NMT:
         weights: Weights,
         samples: int | None = None,
         seed: int = 0,
+        *,
+        by_token: bool = False,
     ) -> FloatArray:
-        """(samples, numbers, sentences): what is measured of each token, summed over sentences.
+        """(samples, numbers, sentences): what is measured of each token, summed over sentences, or of each token.
 
         Without ``samples`` there is one pass in evaluation mode. Otherwise dropout is a function of the seed and the
         numbers of sample and pack; packs then do not depend on the number of processes.
@@ -346,7 +357,7 @@ class NMT:
         if samples is not None and samples < 1:
             raise ValueError(f"{samples} samples of dropout tell nothing; ask for at least 1")
         network = self._network(weights)
-        sums = np.zeros((samples or 1, numbers, joint.sentences))
+        sums = np.zeros((samples or 1, numbers, joint.tokens if by_token else joint.sentences))
         budget = EVALUATION_TOKENS if network.device.type == "cpu" else EVALUATION_TOKENS_ELSEWHERE
         most = joint.tokens if samples else math.ceil(joint.tokens / self._team.size)
         budget = min(budget, self.config.piece_tokens or budget, most)
@@ -361,7 +372,11 @@ class NMT:
                     with self._autocast():
                         states_ND = self._forward(network, pack, noise)
                         values_RN = measure(states_ND, network.output_matrix, pack.target_N)
-                    sums[sample][:, rows] = np.add.reduceat(values_RN.double().cpu().numpy(), starts, axis=1)
+                    found = values_RN.double().cpu().numpy()
+                    if by_token:
+                        sums[sample][:, token_places(joint.target_lengths, rows)] = found
+                    else:
+                        sums[sample][:, rows] = np.add.reduceat(found, starts, axis=1)
         return self._team.add_up(sums)
 
     def _sampled_noise(self, seed: int, sample: int, pack: int) -> Noise:
@@ -410,6 +425,18 @@ class NMT:
     def _autocast(self) -> torch.autocast:
         bf16 = self.config.precision == "bf16"
         return torch.autocast(self.network.device.type, dtype=torch.bfloat16, enabled=bf16)
+
+
+def _projection(along: Sequence[Tensor], norm: float) -> Projection | None:
+    if not along:
+        return None
+    dot, *others = torch.stack(list(along)).tolist()
+    return Projection(dot, norm, tuple(others))
+
+
+def _direction_key(number: int) -> str:
+    """Of a followed direction among the moments; the first one had no number when it was alone."""
+    return f"direction.{number}" if number else "direction"
 
 
 def _mixed_seed(seed: int, step: int, number: int, piece: int = 0) -> int:

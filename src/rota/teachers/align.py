@@ -8,8 +8,9 @@ closes arms from whose sources the student learns nothing. Rota's own; ``docs/te
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from typing import Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -21,13 +22,19 @@ from rota.teachers.card import Card
 from rota.teachers.choice import named
 from rota.teachers.rewards import measured
 from rota.teachers.static import Temperature
-from rota.types import Arm, Decision, FloatArray, Observation, State
+from rota.types import Alarm, Arm, Decision, FloatArray, Observation, State
 
-READINGS_KEPT = 0.7
-"""Of what earlier readings of the gate say, at each new one: it looks back over about three."""
+POOLED = 4
+"""Readings of the gate that are taken together."""
 
-LEAST_GAIN = 0.03
-"""Nats per token: while the middle arm has less, the student has not begun to translate, and the gate stays open."""
+LEAST_GAIN = 0.05
+"""Nats per token: while the other arms have less, the student has not begun to translate, and the gate stays open."""
+
+GATE_COST = 0.01
+"""Of the run's computation, about, for the readings of the gate, unless ``gate_tokens`` says how many tokens."""
+
+GATE_TOKENS = (100, 2_000)
+"""The fewest and the most tokens of an arm in a reading, then."""
 
 
 class AlignConfig(TeacherConfig):
@@ -46,6 +53,7 @@ class AlignConfig(TeacherConfig):
     direction: Literal["loss", "source-gain", "both", "none"] = Field(
         "loss", description="what is to improve: the dev loss, the gain from the source, both; none: the gate alone"
     )
+    map: bool = Field(False, description="record who helps whom: every arm's gradients along each language's direction")
     gate: bool = Field(True, description="close arms from whose sources the student learns nothing")
     start: DurationField | None = Field(
         None, description="the first step that is measured; null: the end of the learning rate's warm-up"
@@ -66,8 +74,10 @@ class AlignConfig(TeacherConfig):
     floor: float = Field(0.02, ge=0, lt=1, description="the smallest share of an arm")
     protect: float = Field(0.25, ge=0, lt=1, description="of its weight in the goal that a language's arms keep")
     gate_every: DurationField = Field(Duration("5%"), description="steps between two readings of the gate")
-    gate_tokens: Count = Field(200, ge=1, description="training tokens of each arm in a reading")
-    gate_at: float = Field(0.25, gt=0, le=1, description="gain, relative to the middle arm, below which an arm closes")
+    gate_tokens: Count | None = Field(
+        None, ge=1, description="training tokens of each arm in a reading; null: about 1% of the computation"
+    )
+    gate_at: float = Field(0.1, gt=0, le=1, description="gain, relative to the other arms', below which an arm closes")
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Align:
         return Align(self, classroom, rng)
@@ -82,6 +92,7 @@ class AlignConfig(TeacherConfig):
             weights=self.weights,
             decay=self.decay,
             metric=self.metric,
+            languages=self.map,
         )
 
 
@@ -96,8 +107,7 @@ class Align:
         self.gate = Gate(config, classroom) if config.gate else None
         prior = Temperature(classroom.sizes, rng, math.inf if config.prior is None else config.prior)
         self.prior = np.array([prior.shares[arm] for arm in self.arms])
-        goal = goal_of(classroom)
-        self._protected = np.array([config.protect * goal.get(arm, 0.0) for arm in self.arms])
+        self._protected = np.array([config.protect * classroom.goal.get(arm, 0.0) for arm in self.arms])
         self._rng = rng
         self._step: int | None = None  # of the last choice
         self.shares = self._shares()
@@ -129,11 +139,20 @@ class Align:
             _check(value, self.arms, measure, observation.step)
         aligned: Mapping[Arm, Aligned] = {} if self.measure is None else found.get(self.measure, {})
         if self.gate is not None and self.gate.measure in found:
-            self.gate.learn(found[self.gate.measure], observation.step)
+            self.gate.learn(found[self.gate.measure], observation.seen, observation.step)
         if aligned:
             self.tilt.learn(aligned, self.shares)
         self.shares = self._shares()
         return {arm: each.total / each.updates for arm, each in aligned.items()} or None
+
+    def alarms(self, step: int) -> Iterable[Alarm]:
+        """Arms that the gate has closed."""
+        for arm, (gain, others) in self.gate.closed.items() if self.gate is not None else ():
+            numbers = f"gain from the source {gain:.3f} nats per token, others {others:.2f}"
+            text = (
+                f"{arm}: align no longer trains on it, because the student learns nothing from its sources ({numbers})"
+            )
+            yield Alarm(step, "closed", arm, f"{text}; are its lines aligned?")
 
     def _shares(self) -> FloatArray:
         tilted = self.prior * np.exp(self.tilt.values) * self._openness()
@@ -201,44 +220,74 @@ class Tilt:
             setattr(self, name, np.array(values, dtype=float))
 
 
+class Look(NamedTuple):
+    """One arm at one reading of the gate."""
+
+    seen: int  # target tokens of the arm since step 0
+    gain: float  # from the source, nats per token
+    error: float
+
+
 class Gate:
-    """Closes arms whose gain from the source stays far below that of the middle arm."""
+    """Closes arms whose gain from the source is far below what others had after as many tokens of their own.
+
+    Otherwise a language that is hardly sampled would look like one whose lines are mixed up.
+    """
 
     def __init__(self, config: AlignConfig, classroom: Classroom) -> None:
         self.arms, self.at = classroom.arms, config.gate_at
-        self.measure = SourceGain(tokens=config.gate_tokens)
         self.every = max(1, config.gate_every.steps(classroom.steps))
+        self.measure = SourceGain(tokens=config.gate_tokens or _gate_tokens(classroom, self.every))
         self.due = self.every  # the step of the next reading
-        self.readings, self.totals = np.zeros(len(self.arms)), np.zeros(len(self.arms))
+        self.looks: dict[Arm, list[Look]] = {arm: [] for arm in self.arms}
+        self.closed: dict[Arm, tuple[float, float]] = {}  # its gain, and that of others
 
-    def learn(self, found: Mapping[Arm, Estimate], step: int) -> None:
+    def learn(self, found: Mapping[Arm, Estimate], seen: Mapping[Arm, int], step: int) -> None:
         while self.due < step:
             self.due += self.every
-        for arm, estimate in found.items():
-            index = self.arms.index(arm)
-            self.readings[index] = READINGS_KEPT * self.readings[index] + 1
-            self.totals[index] = READINGS_KEPT * self.totals[index] + estimate.value
+        for arm, (gain, error) in found.items():
+            self.looks[arm].append(Look(seen.get(arm, 0), gain, error))
+        self.closed = {}
+        for arm in found:
+            gain, error = _pooled(self.looks[arm])
+            others = self._others(arm)
+            if others is not None and others >= LEAST_GAIN and gain + 2 * error < self.at * others:
+                self.closed[arm] = gain, others
+        if len(self.closed) == len(self.arms):
+            self.closed = {}
+
+    def _others(self, arm: Arm) -> float | None:
+        """The median gain of the other arms when they had seen as many tokens of their own; None if none had."""
+        seen = self.looks[arm][-1].seen
+        earlier = [[look for look in self.looks[other] if look.seen <= seen] for other in self.arms if other != arm]
+        gains = [_pooled(looks)[0] for looks in earlier if looks]
+        return median(gains) if gains else None
 
     def openness(self) -> FloatArray:
-        """From 0, closed, to 1. Arms that were not measured stay open, and so do all at the beginning."""
-        measured = self.readings > 0
-        gains = self.totals / np.where(measured, self.readings, 1.0)
-        middle = float(np.median(gains[measured])) if measured.any() else 0.0
-        if middle < LEAST_GAIN:
-            return np.ones(len(self.arms))
-        return np.where(measured, np.clip(gains / (self.at * middle), 0.0, 1.0), 1.0)
+        """1 for an open arm, 0 for a closed one."""
+        return np.array([float(arm not in self.closed) for arm in self.arms])
 
     def state_dict(self) -> State:
-        return {"due": self.due, "readings": self.readings.copy(), "totals": self.totals.copy()}
+        looks = {arm: [list(look) for look in looks] for arm, looks in self.looks.items()}
+        return {"due": self.due, "looks": looks, "closed": {arm: list(gains) for arm, gains in self.closed.items()}}
 
     def load_state_dict(self, state: State) -> None:
         self.due = state["due"]
-        self.readings, self.totals = (np.array(state[name], dtype=float) for name in ("readings", "totals"))
+        self.looks = {arm: [Look(*look) for look in looks] for arm, looks in state["looks"].items()}
+        self.closed = {arm: (own, others) for arm, (own, others) in state["closed"].items()}
 
 
-def goal_of(classroom: Classroom) -> Mapping[Arm, float]:
-    """What each language counts; they sum to one."""
-    return dict.fromkeys(classroom.arms, 1 / len(classroom.arms))
+def _pooled(looks: Sequence[Look]) -> tuple[float, float]:
+    """The mean gain of the last readings, and its error."""
+    last = looks[-POOLED:]
+    return sum(look.gain for look in last) / len(last), math.hypot(*(look.error for look in last)) / len(last)
+
+
+def _gate_tokens(classroom: Classroom, every: int) -> int:
+    """Of each arm in a reading: two forward passes, where an update takes the time of three."""
+    least, most = GATE_TOKENS
+    affordable = GATE_COST * 3 * every * classroom.update_tokens / (2 * len(classroom.arms))
+    return min(most, max(least, int(affordable)))
 
 
 def _check(found: Mapping[Arm, Aligned | Estimate], arms: Sequence[Arm], measure: Measure, step: int) -> None:

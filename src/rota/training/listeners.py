@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rota.goal import ALL, Goal, goal_mean, is_alike, resolve
+from rota.training.spot_checks import SpotCheck
 from rota.types import Alarm, Arm, Decision
 
 SMOOTHING = 0.98  # of the training loss shown
@@ -30,6 +31,10 @@ class Listener(Protocol):
         ...
 
     def validated(self, step: int, dev_loss: Mapping[Arm, float]) -> None: ...
+
+    def checked(self, step: int, check: SpotCheck) -> None:
+        """After :meth:`validated`, if a spot check was made."""
+        ...
 
     def saved(self, step: int) -> None: ...
 
@@ -50,11 +55,13 @@ class Display:
         steps: int,
         goal: Goal | None = None,
         language_of: Mapping[Arm, Arm] | None = None,
+        corpus_tokens: Mapping[Arm, int] | None = None,
     ) -> None:
         self.console, self.title, self.languages, self.steps = console, title, languages, steps
         self.language_of = language_of or {language: language for language in languages}
         self.arms = tuple(self.language_of)
         self.goal = goal or resolve(ALL, languages)
+        self.corpus_tokens = corpus_tokens or {}  # target tokens of an epoch
         self.step = 0
         self.loss: float | None = None
         self.seen = dict.fromkeys(self.arms, 0)
@@ -97,6 +104,9 @@ class Display:
             line = f"step {step:,}/{self.steps:,} | {self._summary()} | {self._mean()}"
             self.console.print(line, soft_wrap=True)
 
+    def checked(self, step: int, check: SpotCheck) -> None:
+        """Its alarms say what matters."""
+
     def _mean(self) -> str:
         """The number that the goal makes of the last dev losses."""
         kind = "mean" if is_alike(self.goal, self.languages) else "goal's"
@@ -131,9 +141,9 @@ class Display:
         return f"loss {loss} | {(after - before) / seconds:,.0f} tokens/s | {_clock(left)} left"
 
     def _languages(self) -> Table:
-        """Of each arm the share of the target tokens so far, and the dev loss of its language; 24 arms at most."""
+        """Of each arm its share of the tokens, epochs, and the dev loss of its language; the 24 most trained."""
         table = Table(box=None, padding=(0, 2), show_edge=False)
-        for name in ("language", "share so far", "", "dev loss", "best"):
+        for name in ("language", "share so far", "", "epochs", "dev loss", "best"):
             table.add_column(
                 name,
                 justify="left" if name in ("language", "") else "right",
@@ -148,10 +158,15 @@ class Display:
                 arm,
                 f"{self.seen[arm] / total:.1%}",
                 bar,
+                self._epochs(arm),
                 _number(self.dev_loss.get(self.language_of[arm])),
                 _number(self.best.get(self.language_of[arm])),
             )
         return table
+
+    def _epochs(self, arm: Arm) -> str:
+        """How often the arm's corpus has been gone through."""
+        return f"{self.seen[arm] / self.corpus_tokens[arm]:.1f}" if self.corpus_tokens.get(arm) else "-"
 
 
 def _number(value: float | None) -> str:
@@ -185,6 +200,13 @@ class TensorBoard:
         unseen = dict.fromkeys(dev_loss, 0) if self._seen.keys() <= dev_loss.keys() else {}  # languages are the arms
         for arm, tokens in {**unseen, **self._seen}.items():
             self._scalar(f"share/{arm}", tokens / total, step)
+
+    def checked(self, step: int, check: SpotCheck) -> None:
+        for name, estimates in (("dev", check.dev_source_gain), ("train", check.source_gain)):
+            for arm, gain in estimates.items():
+                self._scalar(f"source gain/{name}/{arm}", gain.value, step)
+        for arm, epochs in check.epochs.items():
+            self._scalar(f"epochs/{arm}", epochs, step)
 
     def saved(self, step: int) -> None:  # noqa: ARG002
         self._writer.flush()

@@ -29,13 +29,14 @@ class AlignmentGauge(Gauge[Alignment]):
         if measure.weights == "average":
             student.keep_average(measure.decay)
         super().__init__(measure, student, sets)
+        self.goal = sets.goal
         self._turn = 0  # directions taken so far
         self._followed = 0  # updates since the last one was taken
         self._sums: dict[Arm, Aligned] = {}
 
     def begin(self, decision: Decision) -> None:  # noqa: ARG002 - whatever is played
         if self._turn == 0 or self._followed >= self.measure.refresh:
-            self.student.follow(self._direction())
+            self._follow()
             self._turn, self._followed = self._turn + 1, 0
 
     def updated(self, decision: Decision) -> None:
@@ -43,45 +44,68 @@ class AlignmentGauge(Gauge[Alignment]):
         if projection is None:  # of an update before the first direction
             return
         self._followed += 1
-        so_far = self._sums.get(decision.arm, Aligned(0.0, 0.0, 0))
-        self._sums[decision.arm] = Aligned(
-            so_far.total + projection.dot, so_far.squares + projection.dot**2, so_far.updates + 1
-        )
+        so_far = self._sums.get(decision.arm, Aligned(0.0, 0.0, 0, dict.fromkeys(self._languages, (0.0, 0.0))))
+        languages = {
+            name: (so_far.languages[name][0] + dot, so_far.languages[name][1] + dot**2)
+            for name, dot in zip(self._languages, projection.others, strict=True)
+        }
+        total, squares = so_far.total + projection.dot, so_far.squares + projection.dot**2
+        self._sums[decision.arm] = Aligned(total, squares, so_far.updates + 1, languages)
 
     def read(self, window: Window) -> dict[Arm, Aligned]:  # noqa: ARG002 - the sums are of the same updates
         sums, self._sums = self._sums, {}
         return sums
 
-    def _direction(self) -> Gradient:
-        gradient = self.student.gradient(self._batches(), weights=self.measure.weights)
-        return gradient.in_adams_metric() if self.measure.metric == "adam" else gradient
+    @property
+    def _languages(self) -> Sequence[Arm]:
+        """Those that have a direction of their own."""
+        return tuple(self.goal) if self.measure.languages else ()
 
-    def _batches(self) -> list[Batch]:
-        """Their weighted loss is the goal's mean of the languages' losses, or what else is to fall."""
-        right, wrong = FACTORS[self.measure.direction]
-        goal = goal_of(self.sets)
-        if not wrong:
-            batches = {
-                language: [self.sets.sample("teacher", language, self.measure.tokens, self._turn).batch()]
-                for language in goal
-            }
-        else:
-            pairs = mismatched_pairs(self.sets, "teacher", goal, self.measure.tokens, self._turn)
-            batches = {language: list(pair) for language, pair in pairs.items()}
-        return _weighted(batches, goal, (right, wrong))
+    def _follow(self) -> None:
+        """Takes the next directions: that of the goal, and those of the languages if they are asked for."""
+        batches = self._batches()
+        if not self.measure.languages:
+            self.student.follow(self._unit(self._gradient(batches, self.goal)))
+            return
+        gradients = [self._gradient({name: batches[name]}, {name: 1.0}) for name in self.goal]
+        weighted = [each.scaled(weight) for each, weight in zip(gradients, self.goal.values(), strict=True)]
+        self.student.follow(self._unit(_sum(weighted)), [self._unit(each) for each in gradients])
+
+    def _batches(self) -> dict[Arm, list[Batch]]:
+        """The next dev sentences of each language; where it is needed, also with the sources of others."""
+        tokens = self.measure.tokens
+        if self.measure.direction == "loss":
+            return {name: [self.sets.sample("teacher", name, tokens, self._turn).batch()] for name in self.goal}
+        pairs = mismatched_pairs(self.sets, "teacher", self.goal, tokens, self._turn)
+        for name in self.goal:
+            if name not in pairs:
+                remedy = "use teacher.direction: loss, or a larger dev set"
+                raise ValueError(f"the dev sentences of {name} have only one source text; {remedy}")
+        return {name: list(pair) for name, pair in pairs.items()}
+
+    def _gradient(self, batches: Mapping[Arm, Sequence[Batch]], goal: Mapping[Arm, float]) -> Gradient:
+        weighted = _weighted(batches, goal, FACTORS[self.measure.direction])
+        return self.student.gradient(weighted, weights=self.measure.weights)
+
+    def _unit(self, gradient: Gradient) -> Gradient:
+        """Of length one in the metric, so that directions of different times weigh alike in the sums."""
+        direction = gradient.in_adams_metric() if self.measure.metric == "adam" else gradient
+        norm = direction.norm()
+        return direction.scaled(1 / norm) if norm else direction
 
     def state_dict(self) -> State:
-        sums = {arm: list(aligned[:3]) for arm, aligned in self._sums.items()}
+        sums = {
+            arm: [*aligned[:3], {name: list(pair) for name, pair in aligned.languages.items()}]
+            for arm, aligned in self._sums.items()
+        }
         return {"turn": self._turn, "followed": self._followed, "sums": sums}
 
     def load_state_dict(self, state: State) -> None:
         self._turn, self._followed = state["turn"], state["followed"]
-        self._sums = {arm: Aligned(*values) for arm, values in state["sums"].items()}
-
-
-def goal_of(sets: DevSets) -> Mapping[Arm, float]:
-    """What each language counts; they sum to one."""
-    return dict.fromkeys(sets.languages, 1 / len(sets.languages))
+        self._sums = {
+            arm: Aligned(total, squares, updates, {name: (pair[0], pair[1]) for name, pair in languages.items()})
+            for arm, (total, squares, updates, languages) in state["sums"].items()
+        }
 
 
 def _weighted(
@@ -94,3 +118,10 @@ def _weighted(
         for language, of_language in batches.items()
         for factor, batch in zip(factors, of_language, strict=False)
     ]
+
+
+def _sum(gradients: Sequence[Gradient]) -> Gradient:
+    total = gradients[0]
+    for each in gradients[1:]:
+        total = total.plus(each)
+    return total
