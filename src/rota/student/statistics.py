@@ -31,7 +31,10 @@ class WeightStatistics:
         return float(self.network.embedding.weight.detach().norm())
 
     def weight_moments(self) -> FloatArray:
-        """(matrices, 2): mean and standard deviation of the entries of every weight matrix, in order."""
+        """(matrices, 2): mean and standard deviation of the entries of every weight matrix, in order.
+
+        In float64: the weights of one update differ from those of the next in the last digits.
+        """
         matrices = [parameter.detach() for parameter in self.network.parameters() if parameter.dim() > 1]
         found = [torch.stack(torch.std_mean(matrix.double(), correction=0)[::-1]) for matrix in matrices]
         moments: FloatArray = torch.stack(found).cpu().numpy()
