@@ -273,6 +273,7 @@ def test_a_suite_with_several_corpora_has_one_page_for_all_and_one_for_each(rota
     code, output, error = rota("report", out, "--out", tmp_path / "report", "--records", tmp_path / "records")
     assert code == 0, error
     assert "No runs on three." in output
+    assert "planned: main, one, chrF: +1.12 [" in output
     page = (tmp_path / "report" / "index.html").read_text()
     assert page.index('id="planned"') < page.index('id="figure-regret-chrf"') < page.index('href="one/index.html"')
     assert (tmp_path / "report" / "figures" / "regret-chrf.png").read_bytes().startswith(b"\x89PNG")

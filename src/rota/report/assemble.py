@@ -19,12 +19,12 @@ from rota.report.figures.teachers import (
 )
 from rota.report.folders import Progress, check_folder
 from rota.report.numbers.measures import HIGH, LOW, MACRO, headline_scope, measured
-from rota.report.numbers.planned import planned_results
+from rota.report.numbers.planned import PlannedResult, planned_results
 from rota.report.page import MADE_BY, Section, write_report
 from rota.report.sentences import HEADLINES, alarms_raised, headlines, how_made, missing, what_was_run
 from rota.report.study import MAIN_TABLES, Row, Study, read_study
 from rota.report.tables.budgets import budget_table, convergence_tables, cost_table, data_table
-from rota.report.tables.planned import plan_points, plan_sentences, planned_table
+from rota.report.tables.planned import plan_points, plan_sentences, planned_headlines, planned_table
 from rota.report.tables.pooled import equal_time_tables, pooled_tables
 from rota.report.tables.scores import ablation_tables, average_tables, language_tables
 
@@ -60,13 +60,17 @@ def make_report(
     against = study.baseline(baseline)
     sections = make_sections(study, against, progress)
     plan = find_plan(paths[0]) if len(paths) == 1 else None
+    said: list[str] = []
     if plan is not None:
-        sections = [planned_section(plan, {"": study}), *exploratory(sections)]
+        results = planned_results(plan.plan, {"": study})
+        said = planned_headlines(results)
+        sections = [planned_section(plan, {"": study}, results), *exploratory(sections)]
     elif planned_above:
         sections = exploratory(sections)
     title = title or f"Training schedules: {', '.join(path.resolve().name for path in paths)}"
     names = write_report(out, title, what_was_run(study), sections)
-    return Report(out / "index.html", against.title, headlines(study, against), missing(study, against), *names)
+    summary = [*said, *headlines(study, against)]
+    return Report(out / "index.html", against.title, summary, missing(study, against), *names)
 
 
 FACTS = ("missing", "costs", "making")
@@ -78,9 +82,10 @@ def exploratory(sections: Sequence[Section]) -> list[Section]:
     return [found if found.name in FACTS else replace(found, exploratory=True) for found in sections]
 
 
-def planned_section(plan: WrittenPlan, studies: Mapping[str, Study], *, several: bool = False) -> Section:
+def planned_section(
+    plan: WrittenPlan, studies: Mapping[str, Study], results: Sequence[PlannedResult], *, several: bool = False
+) -> Section:
     """The planned contrasts, first on every page of a study that has a plan."""
-    results = planned_results(plan.plan, studies)
     tables = [planned_table(results, studies, several=several)]
     points = plan_points(plan.plan, studies)
     return Section("planned", "Planned contrasts", plan_sentences(plan, studies, results), points, tables=tables)

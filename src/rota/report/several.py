@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rota.plan import WrittenPlan, find_plan
+from rota.plan import find_plan
 from rota.report.assemble import Report, make_report, planned_section
 from rota.report.figures.drawing import Picture
 from rota.report.figures.regret import regret_figure
 from rota.report.folders import Progress, check_folder, corpora_of, run_folders
 from rota.report.numbers.measures import MACRO
+from rota.report.numbers.planned import planned_results
 from rota.report.numbers.pooled import regret_over
 from rota.report.page import MADE_BY, Section, write_report
 from rota.report.sentences import and_list, what_was_run
 from rota.report.study import Study, read_study, short_labels
+from rota.report.tables.planned import planned_headlines
 from rota.report.tables.pooled import ENDPOINTS, regret_tables
 
 
@@ -85,7 +87,9 @@ def make_corpora_report(
         )
         for corpus in there
     }
-    sections = [*_planned(plan, studies), _regret_section(studies, exploratory=plan is not None)]
+    results = [] if plan is None else planned_results(plan.plan, studies)
+    sections = [] if plan is None else [planned_section(plan, studies, results, several=True)]
+    sections.append(_regret_section(studies, exploratory=plan is not None))
     pages = Section("corpora", "Each corpus", ["A report on every corpus by itself:"], links=[(n, n) for n in there])
     absent = [corpus for corpus in corpora_of(path) if corpus not in there]
     gaps = [f"No runs on {and_list(absent)}."] if absent else []
@@ -93,15 +97,11 @@ def make_corpora_report(
     sections += [pages, Section("missing", "What is missing", points=gaps), _making()]
     names = write_report(out, title or f"Training schedules: {path.resolve().name}", _about(studies), sections)
     against = {report.baseline for report in reports.values()}
-    return Report(out / "index.html", and_list(sorted(against)), [], gaps, *names)
+    return Report(out / "index.html", and_list(sorted(against)), planned_headlines(results), gaps, *names)
 
 
 def _studies_in(path: Path) -> list[Path]:
     return [path / corpus for corpus in corpora_of(path) if (path / corpus).is_dir()] or [path]
-
-
-def _planned(plan: WrittenPlan | None, studies: Mapping[str, Study]) -> list[Section]:
-    return [] if plan is None else [planned_section(plan, studies, several=True)]
 
 
 def _about(studies: Mapping[str, Study]) -> str:

@@ -27,7 +27,7 @@ def planned_table(results: Sequence[PlannedResult], studies: Mapping[str, Study]
             "corrected for their number; in brackets, the best by its mean."
         )
     place = ("corpus",) if several else ()
-    columns = ("contrast", *place, "endpoint", "seeds", "difference", "p", "p (Holm)", "interest", "verdict")
+    columns = ("contrast", *place, "endpoint", "difference", "verdict", "p (Holm)", "p", "interest", "seeds")
     lines = [_line(each, studies, several=several) for each in results]
     data = [_data(each) for each in results]
     text_columns = 3 if several else 2
@@ -35,19 +35,32 @@ def planned_table(results: Sequence[PlannedResult], studies: Mapping[str, Study]
 
 
 def _line(each: PlannedResult, studies: Mapping[str, Study], *, several: bool) -> list[Cell]:
-    found, metric = each.found, each.metric
+    found = each.found
     place = [Cell(_where(each.test.corpora))] if several else []
     seeds = f"{0 if found is None else found.seeds} of {each.planned}"
-    if found is None:
-        numbers = [NO_VALUE] * 3
-    else:
-        low, high = map(metric.signed, found.interval)
-        adjusted = NO_VALUE if each.p_holm is None else p_text(each.p_holm)
-        numbers = [f"{metric.signed(found.mean)} [{low}, {high}]", p_text(found.p), adjusted]
     interest = NO_VALUE if each.interest is None else f"{each.interest:g}"
     best = f" ({', '.join(_label(row, studies) for row in each.best.values())})" if each.best else ""
-    texts = [_endpoint(each), seeds, *numbers, interest, each.verdict]
+    both = (each.p_holm, None if found is None else found.p)
+    p = [NO_VALUE if value is None else p_text(value) for value in both]
+    texts = [_endpoint(each), _difference(each), each.verdict, *p, interest, seeds]
     return [Cell(f"{each.test.name}{best}"), *place, *map(Cell, texts)]
+
+
+def _difference(each: PlannedResult) -> str:
+    if each.found is None:
+        return NO_VALUE
+    low, high = map(each.metric.signed, each.found.interval)
+    return f"{each.metric.signed(each.found.mean)} [{low}, {high}]"
+
+
+def planned_headlines(results: Sequence[PlannedResult]) -> list[str]:
+    """One line for each test, for a terminal."""
+    lines = []
+    for each in results:
+        where = f", {_where(each.test.corpora)}" if each.test.corpora else ""
+        p = "" if each.p_holm is None else f", p = {p_text(each.p_holm)} after Holm"
+        lines.append(f"planned: {each.test.name}{where}, {_endpoint(each)}: {_difference(each)}{p}: {each.verdict}.")
+    return lines
 
 
 def _endpoint(each: PlannedResult) -> str:
@@ -106,7 +119,7 @@ def plan_sentences(written: WrittenPlan, studies: Mapping[str, Study], results: 
     without = began.pop("", 0)
     lead = (
         f"The plan names {plural(len(plan.contrasts), 'contrast')} "
-        f"({plural(len(results), 'test')} at {ALPHA:.0%} in all) and {plural(len(seeds), 'seed')}. "
+        f"({plural(len(results), 'test')} at {ALPHA * 100:.0f} % in all) and {plural(len(seeds), 'seed')}. "
     )
     if not runs:
         return [f"{lead}None of its runs is there yet."]
