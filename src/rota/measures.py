@@ -182,13 +182,13 @@ class Alignment(Measure):
     product of its own gradient with it, which costs next to nothing. Of these measures a teacher can watch one.
 
     ``direction``: ``source-gain`` is the gradient of the dev loss minus the dev loss with the sources of other
-    sentences; ``both`` adds the two directions. ``metric``: Adam divides its steps by the root of its second moments.
-    ``languages``: also by dev language, which takes memory for one more direction for each.
+    sentences; ``both`` is the sum of the two directions, each of length one. ``metric``: Adam divides its steps by
+    the root of its second moments. ``languages``: also by dev language, which takes memory for one more direction each.
     """
 
     record: ClassVar[str | None] = "alignment"
-    refresh: int = 40  # updates
-    tokens: int = 200  # target tokens of each language, about
+    refresh: int = 100  # updates
+    tokens: int = 150  # target tokens of each language, about
     direction: Literal["loss", "source-gain", "both"] = "loss"
     weights: Weights = "average"
     decay: float = 0.98  # of the averaged weights, unless student.average says otherwise

@@ -58,8 +58,8 @@ class AlignConfig(TeacherConfig):
     start: DurationField | None = Field(
         None, description="the first step that is measured; null: the end of the learning rate's warm-up"
     )
-    refresh: Count = Field(40, ge=1, description="updates between two dev gradients")
-    tokens: Count = Field(200, ge=1, description="dev tokens of each language in a gradient")
+    refresh: Count = Field(100, ge=1, description="updates between two dev gradients")
+    tokens: Count = Field(150, ge=1, description="dev tokens of each language in a gradient")
     weights: Weights = Field("average", description="where it is taken: at averaged weights, or at the raw ones")
     decay: float = Field(0.98, gt=0, lt=1, description="of the averaged weights, unless student.average is set")
     metric: Literal["adam", "none"] = Field("adam", description="of the dot product: that of Adam's steps, or none")
@@ -73,7 +73,7 @@ class AlignConfig(TeacherConfig):
     prior: float | None = Field(None, gt=0, description="temperature of the prior shares; null: uniform")
     floor: float = Field(0.02, ge=0, lt=1, description="the smallest share of an arm")
     protect: float = Field(0.25, ge=0, lt=1, description="of its weight in the goal that a language's arms keep")
-    gate_every: DurationField = Field(Duration("5%"), description="steps between two readings of the gate")
+    gate_every: DurationField = Field(Duration("10%"), description="steps between two readings of the gate")
     gate_tokens: Count | None = Field(
         None, ge=1, description="training tokens of each arm in a reading; null: about 1% of the computation"
     )

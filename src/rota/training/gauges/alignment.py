@@ -18,9 +18,6 @@ from rota.training.gauges.source import mismatched_pairs
 from rota.training.turns import Window
 from rota.types import Arm, Batch, Decision, Gradient, ProbedStudent, State
 
-FACTORS = {"loss": (1.0, 0.0), "source-gain": (1.0, -1.0), "both": (2.0, -1.0)}
-"""By direction: those of the loss with the right sources, and of the loss with the sources of other sentences."""
-
 
 class AlignmentGauge(Gauge[Alignment]):
     """Adds up the dot products of each arm's updates until they are read."""
@@ -63,29 +60,45 @@ class AlignmentGauge(Gauge[Alignment]):
 
     def _follow(self) -> None:
         """Takes the next directions: that of the goal, and those of the languages if they are asked for."""
-        batches = self._batches()
+        tokens, turn = self.measure.tokens, self._turn
+        right = {name: self.sets.sample("teacher", name, tokens, turn).batch() for name in self.goal}
+        wrong = None if self.measure.direction == "loss" else self._mismatched()
         if not self.measure.languages:
-            self.student.follow(self._unit(self._gradient(batches, self.goal)))
+            contrast = None if wrong is None else self._gradient(wrong, self.goal)
+            self.student.follow(self._direction(self._gradient(right, self.goal), contrast))
             return
-        gradients = [self._gradient({name: batches[name]}, {name: 1.0}) for name in self.goal]
-        weighted = [each.scaled(weight) for each, weight in zip(gradients, self.goal.values(), strict=True)]
-        self.student.follow(self._unit(_sum(weighted)), [self._unit(each) for each in gradients])
+        losses = [self._gradient(right, {name: 1.0}) for name in self.goal]
+        others = [None if wrong is None else self._gradient(wrong, {name: 1.0}) for name in self.goal]
+        weights = list(self.goal.values())
+        contrast = None if wrong is None else _mean([other for other in others if other is not None], weights)
+        goal = self._direction(_mean(losses, weights), contrast)
+        self.student.follow(goal, [self._direction(*pair) for pair in zip(losses, others, strict=True)])
 
-    def _batches(self) -> dict[Arm, list[Batch]]:
-        """The next dev sentences of each language; where it is needed, also with the sources of others."""
-        tokens = self.measure.tokens
-        if self.measure.direction == "loss":
-            return {name: [self.sets.sample("teacher", name, tokens, self._turn).batch()] for name in self.goal}
-        pairs = mismatched_pairs(self.sets, "teacher", self.goal, tokens, self._turn)
+    def _mismatched(self) -> dict[Arm, Batch]:
+        """The same dev sentences with the sources of others."""
+        pairs = mismatched_pairs(self.sets, "teacher", self.goal, self.measure.tokens, self._turn)
         for name in self.goal:
             if name not in pairs:
                 remedy = "use teacher.direction: loss, or a larger dev set"
                 raise ValueError(f"the dev sentences of {name} have only one source text; {remedy}")
-        return {name: list(pair) for name, pair in pairs.items()}
+        return {name: wrong for name, (_, wrong) in pairs.items()}
 
-    def _gradient(self, batches: Mapping[Arm, Sequence[Batch]], goal: Mapping[Arm, float]) -> Gradient:
-        weighted = _weighted(batches, goal, FACTORS[self.measure.direction])
+    def _gradient(self, batches: Mapping[Arm, Batch], goal: Mapping[Arm, float]) -> Gradient:
+        """Of the goal's mean of the languages' losses."""
+        chosen = {name: batches[name] for name in goal}
+        total = sum(batch.tokens for batch in chosen.values())
+        weighted = [
+            replace(batch, weights=np.full(batch.sentences, goal[name] * total / batch.tokens))
+            for name, batch in chosen.items()
+        ]
         return self.student.gradient(weighted, weights=self.measure.weights)
+
+    def _direction(self, loss: Gradient, mismatched: Gradient | None) -> Gradient:
+        """From the gradients of the loss and, where it is needed, of the loss with the sources of others."""
+        if mismatched is None:
+            return self._unit(loss)
+        contrast = self._unit(loss.minus(mismatched))
+        return contrast if self.measure.direction == "source-gain" else self._unit(loss).plus(contrast)
 
     def _unit(self, gradient: Gradient) -> Gradient:
         """Of length one in the metric, so that directions of different times weigh alike in the sums."""
@@ -108,20 +121,8 @@ class AlignmentGauge(Gauge[Alignment]):
         }
 
 
-def _weighted(
-    batches: Mapping[Arm, Sequence[Batch]], goal: Mapping[Arm, float], factors: tuple[float, float]
-) -> list[Batch]:
-    """Sentences weighted so that the mean over all tokens is the sum of factor x goal x the batch's own mean."""
-    total = sum(batch.tokens for of_language in batches.values() for batch in of_language)
-    return [
-        replace(batch, weights=np.full(batch.sentences, factor * goal[language] * total / batch.tokens))
-        for language, of_language in batches.items()
-        for factor, batch in zip(factors, of_language, strict=False)
-    ]
-
-
-def _sum(gradients: Sequence[Gradient]) -> Gradient:
-    total = gradients[0]
-    for each in gradients[1:]:
-        total = total.plus(each)
-    return total
+def _mean(gradients: Sequence[Gradient], weights: Sequence[float]) -> Gradient:
+    first, *others = [gradient.scaled(weight) for gradient, weight in zip(gradients, weights, strict=True)]
+    for other in others:
+        first = first.plus(other)
+    return first
