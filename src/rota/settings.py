@@ -246,7 +246,7 @@ def _nearest(key: str, known: list[str]) -> str:
 FREE: Final = frozenset(
     {
         *("name", "data.folder", "student.compile", "student.device", "student.piece_tokens", "teacher.run"),
-        *("training.keep", "training.tensorboard", "training.threads"),
+        *("training.keep", "training.spot_checks", "training.tensorboard", "training.threads"),
     }
 )
 """Settings that may differ between two parts of a run.
@@ -259,6 +259,7 @@ may have moved; the teacher itself refuses another run in it.
 BEFORE: Final[Mapping[str, Any]] = {
     "training.dev_division": "alternate",
     "training.mixed_batches": "by-length",
+    "training.guard": False,
     "teacher.split_at_warmup": False,
 }
 """Settings that are younger than some runs, with what those runs did, where that is not the default now.

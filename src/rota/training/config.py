@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from rota.data.division import Division
 from rota.data.order import Mixing
-from rota.settings import Count, Duration, DurationField, Settings
+from rota.settings import Count, Duration, DurationField, Settings, where_used
 
 
 class TrainingConfig(Settings):
@@ -38,10 +38,25 @@ class TrainingConfig(Settings):
         "even",
         description="every batch has the shares of the mixture; by-length: only lengths count (runs of version 0.1)",
     )
+    guard: bool | None = Field(
+        None,
+        description="take over from a learned teacher that trains on one language while the dev loss rises; null: "
+        "yes, unless it repeats an experiment exactly (variant paper or released)",
+    )
     checkpoint_every: DurationField = Field(Duration("4k"), description="steps between two checkpoints")
     keep: int = Field(2, ge=1, description="complete checkpoints to keep; older ones lose the optimiser's moments")
+    spot_checks: float = Field(
+        0.01,
+        ge=0,
+        le=0.5,
+        description="share of the computation for looking at sampled sentences at validations, for alarms; 0: never",
+    )
     threads: int | None = Field(None, ge=1, description="threads of torch; null: as many as there are cores")
     tensorboard: bool = Field(True, description="write TensorBoard events into the run folder")
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return where_used(self, write(self), "spot_checks")
 
     @model_validator(mode="after")
     def _from_time_to_time(self) -> Self:
