@@ -251,3 +251,18 @@ class Alignment(Measure):
         mean = sum(effects.values()) / len(effects)
         by_language = {name: (updates * effect, updates * effect**2) for name, effect in effects.items()}
         return Aligned(updates * mean, updates * mean**2, updates, by_language if self.languages else {})
+
+
+@dataclass(frozen=True)
+class WeightChange(Measure):
+    """How far the weights have moved during the updates since the last observation: a number from 0 up, in nats.
+
+    A normal distribution is fitted to the entries of each weight matrix, then and now; the value is the symmetric
+    Kullback-Leibler divergence of the two, averaged over the matrices.
+    """
+
+    record: ClassVar[str | None] = "weight_change"
+
+    def imagine(self, scene: Scene) -> float:
+        """The weights of a scripted student move as far as its losses."""
+        return float(np.mean([(scene.before[arm] - loss) ** 2 for arm, loss in scene.losses.items()]))

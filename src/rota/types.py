@@ -358,6 +358,10 @@ class ProbedStudent(Student, Protocol):
         """Frobenius norm of the embedding matrix."""
         ...
 
+    def weight_moments(self) -> FloatArray:
+        """(matrices, 2): mean and standard deviation of the entries of every weight matrix, in order."""
+        ...
+
 
 class BatchStream(Checkpointable, Protocol):
     """Endless, shuffled, resumable batches of one arm."""
