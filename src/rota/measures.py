@@ -211,9 +211,20 @@ class Aligned(NamedTuple):
     languages: Mapping[str, tuple[float, float]] = MappingProxyType({})
 
 
+class Alignments(dict[str, Aligned]):
+    """By arm. ``served``: how far the other languages' dev gradients lead where the loss of each language falls.
+
+    It is not measured every time: then it is empty. Near or below 0, only the language's own text helps it.
+    """
+
+    def __init__(self, found: Mapping[str, Aligned], served: Mapping[str, float] | None = None) -> None:
+        super().__init__(found)
+        self.served: Mapping[str, float] = served or {}
+
+
 @dataclass(frozen=True)
 class Alignment(Measure):
-    """How far the updates on each arm lead towards the goal: a mapping from the arms played to :class:`Aligned`.
+    """How far the updates on each arm lead towards the goal: :class:`Alignments`, by arm played.
 
     Every ``refresh`` updates a new direction is taken: the gradient of the goal's dev loss, on ``tokens`` of each
     language in rotation, at the student's averaged weights, scaled to length one. Every update then leaves the dot
@@ -233,9 +244,10 @@ class Alignment(Measure):
     metric: Literal["adam", "none"] = "adam"
     languages: bool = False
 
-    def imagine(self, scene: Scene) -> dict[str, Aligned]:
+    def imagine(self, scene: Scene) -> Alignments:
         """A scripted student shows the effect of one more update, the same for each that was made."""
-        return {arm: self._aligned(scene.effects[arm], updates) for arm, (_, updates) in scene.train_losses.items()}
+        played = scene.train_losses.items()
+        return Alignments({arm: self._aligned(scene.effects[arm], updates) for arm, (_, updates) in played})
 
     def written(self, value: Mapping[str, Aligned]) -> dict[str, Any]:
         """Sums, sums of squares and updates of each arm; those by language under ``languages``, rounded."""

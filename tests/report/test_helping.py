@@ -102,4 +102,4 @@ def test_a_run_without_a_map_says_how_to_get_one(tmp_path, rota):
     run = make_run(tmp_path / "run", teacher="align")
     code, _, error = rota("policy", run)
     assert code == 2
-    assert "has recorded no map of who helps whom; train with --set teacher.map=true" in error
+    assert "has recorded no map of who helps whom; train with map: true in its teacher" in error

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.measures import Aligned, Alignment, Estimate, SourceGain
+from rota.measures import Aligned, Alignment, Alignments, Estimate, SourceGain
 from rota.simulation.simulate import simulate_config
 from rota.simulation.worlds import make_world
 from rota.teachers import Classroom, build_teacher, teacher_from
@@ -151,6 +151,32 @@ def test_a_language_of_the_goal_keeps_a_part_of_its_weight():
     found = shares(teacher, 250)
     assert found["ru"] == pytest.approx(0.6 / 4, abs=1e-3)
     assert found["az"] == pytest.approx(1 - 3 * 0.6 / 4, abs=1e-2)
+
+
+def serve(teacher, step, **served):
+    aligned = Alignments({"az": Aligned(1.0, 1.0, 1)}, served)
+    teacher.tell(told(teacher, step, aligned))
+
+
+def test_a_language_that_only_its_own_text_helps_keeps_its_whole_weight():
+    teacher = make(protect=0.2)
+    assert teacher.protected() == dict.fromkeys(ARMS, 0.2)
+    serve(teacher, 10, az=1.0, be=0.9, tr=1.1, ru=-0.3)
+    # The middle is 0.95: be has 0.95 of it, which leaves 0.05, less than 0.2; ru has nothing.
+    assert teacher.protected() == {"az": 0.2, "be": 0.2, "tr": 0.2, "ru": 1.0}
+    assert shares(teacher, 10)["ru"] > 0.25
+    serve(teacher, 20, az=1.0, be=0.9, tr=1.1, ru=0.7)
+    # On average ru has 0.2 now, and 0.75 / 0.95 of the middle is missing.
+    assert teacher.protected()["ru"] == pytest.approx(1 - 0.2 / 0.95)
+
+
+def test_no_language_is_protected_where_that_is_not_wanted_or_nothing_is_known():
+    teacher = make(protect=0.0)
+    serve(teacher, 10, az=1.0, be=1.0, tr=1.0, ru=-1.0)
+    assert teacher.protected() == dict.fromkeys(ARMS, 0.0)
+    teacher = make(protect=0.2)
+    serve(teacher, 10, az=-1.0, be=-1.0, tr=1.0, ru=-1.0)
+    assert teacher.protected() == dict.fromkeys(ARMS, 0.2), "where most are hurt by others, nobody stands out"
 
 
 def gated(**settings):

@@ -98,7 +98,7 @@ def _show_help(run: Run) -> None:
     observations, arms = list(run.read("observations")), list(run.sizes)
     whole = help_maps(observations, arms)
     if not whole:
-        raise ValueError(f"{run} has recorded no map of who helps whom; train with --set teacher.map=true")
+        raise ValueError(f"{run} has recorded no map of who helps whom; train with map: true in its teacher")
     saved = run.policy_folder / "who-helps-whom.json"
     saved.parent.mkdir(exist_ok=True)
     write_json(saved, whole[0].as_json())

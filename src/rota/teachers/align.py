@@ -72,7 +72,9 @@ class AlignConfig(TeacherConfig):
     limit: float = Field(2.0, gt=0, description="the largest tilt, up and down")
     prior: float | None = Field(None, gt=0, description="temperature of the prior shares; null: uniform")
     floor: float = Field(0.02, ge=0, lt=1, description="the smallest share of an arm")
-    protect: float = Field(0.25, ge=0, lt=1, description="of its weight in the goal that a language's arms keep")
+    protect: float = Field(
+        0.25, ge=0, lt=1, description="of its weight in the goal that a language keeps, more if others do not help it"
+    )
     gate_every: DurationField = Field(Duration("10%"), description="steps between two readings of the gate")
     gate_tokens: Count | None = Field(
         None, ge=1, description="training tokens of each arm in a reading; null: about 1% of the computation"
@@ -107,7 +109,8 @@ class Align:
         self.gate = Gate(config, classroom) if config.gate else None
         prior = Temperature(classroom.sizes, rng, math.inf if config.prior is None else config.prior)
         self.prior = np.array([prior.shares[arm] for arm in self.arms])
-        self._protected = np.array([config.protect * classroom.goal.get(arm, 0.0) for arm in self.arms])
+        self.goal = classroom.goal
+        self._served: dict[Arm, float] = {}
         self._rng = rng
         self._step: int | None = None  # of the last choice
         self.shares = self._shares()
@@ -141,6 +144,7 @@ class Align:
         if self.gate is not None and self.gate.measure in found:
             self.gate.learn(found[self.gate.measure], observation.seen, observation.step)
         if aligned:
+            self._hear(getattr(aligned, "served", {}))
             self.tilt.learn(aligned, self.shares)
         self.shares = self._shares()
         return {arm: each.total / each.updates for arm, each in aligned.items()} or None
@@ -160,10 +164,24 @@ class Align:
         shares: FloatArray = (1 - kept.sum()) * tilted / tilted.sum() + kept
         return shares
 
+    def _hear(self, served: Mapping[Arm, float]) -> None:
+        """How far others serve each language; what was found before counts for half."""
+        for language, now in served.items():
+            self._served[language] = (self._served.get(language, now) + now) / 2
+
     def _kept(self) -> FloatArray:
         """What every arm has in any case, unless it is closed."""
-        kept: FloatArray = np.maximum(self.config.floor, self._protected) * self._openness()
-        return kept
+        parts = self.protected()
+        kept = [max(self.config.floor, parts.get(arm, 0.0) * self.goal.get(arm, 0.0)) for arm in self.arms]
+        return np.array(kept) * self._openness()
+
+    def protected(self) -> dict[Arm, float]:
+        """The part of its weight in the goal that each language keeps: all of it where only its own text helps."""
+        usual = median(self._served.values()) if self._served else 0.0
+        if usual <= 0:
+            return dict.fromkeys(self.goal, self.config.protect)
+        alone = {name: 1 - min(1.0, max(0.0, self._served.get(name, usual) / usual)) for name in self.goal}
+        return {name: max(self.config.protect, part) if self.config.protect else 0.0 for name, part in alone.items()}
 
     def _openness(self) -> FloatArray:
         return np.ones(len(self.arms)) if self.gate is None else self.gate.openness()
@@ -171,11 +189,13 @@ class Align:
     def state_dict(self) -> State:
         gate = None if self.gate is None else self.gate.state_dict()
         rng = self._rng.bit_generator.state
-        return {"rng": rng, "step": self._step, "tilt": self.tilt.state_dict(), "gate": gate}
+        served = dict(self._served)
+        return {"rng": rng, "step": self._step, "tilt": self.tilt.state_dict(), "served": served, "gate": gate}
 
     def load_state_dict(self, state: State) -> None:
         self._rng.bit_generator.state, self._step = state["rng"], state["step"]
         self.tilt.load_state_dict(state["tilt"])
+        self._served = dict(state["served"])
         if self.gate is not None:
             self.gate.load_state_dict(state["gate"])
         self.shares = self._shares()
