@@ -225,10 +225,12 @@ class Tilt:
         known = self.counts > 0
         counts = np.where(known, self.counts, 1.0)
         means = self.totals / counts
-        deviation = math.sqrt(float((self.squares / counts - means**2)[known].mean()))
-        if not deviation > 0:
+        variances = np.maximum(self.squares / counts - means**2, 0.0)  # rounding may leave less than 0
+        deviation = math.sqrt(float(variances[known].mean()))
+        played = float(shares[known].sum())
+        if not (deviation > 0 and played > 0):
             return np.zeros(len(self.arms))
-        baseline = float((shares * means)[known].sum() / shares[known].sum())
+        baseline = float((shares * means)[known].sum()) / played
         shrunk: FloatArray = (means - baseline) / deviation * self.counts / (self.counts + self.config.shrinkage)
         return np.where(known, shrunk, 0.0)
 
