@@ -24,7 +24,7 @@ from rota.teachers.rewards import measured
 from rota.teachers.static import Temperature
 from rota.types import Alarm, Arm, Decision, FloatArray, Observation, State
 
-POOLED = 4
+POOLED = 8
 """Readings of the gate that are taken together."""
 
 LEAST_GAIN = 0.05
@@ -79,7 +79,7 @@ class AlignConfig(TeacherConfig):
     gate_tokens: Count | None = Field(
         None, ge=1, description="training tokens of each arm in a reading; null: about 1% of the computation"
     )
-    gate_at: float = Field(0.1, gt=0, le=1, description="gain, relative to the other arms', below which an arm closes")
+    gate_at: float = Field(0.2, gt=0, le=1, description="gain, relative to the other arms', below which an arm closes")
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Align:
         return Align(self, classroom, rng)
