@@ -144,6 +144,17 @@ def test_a_language_that_the_goal_does_not_name_has_the_floor_alone():
     assert shares(teacher, 0) == pytest.approx({arm: 0.56 * sizes[arm] / 179 + kept[arm] for arm in ARMS})
 
 
+def test_the_arms_of_a_language_share_what_it_keeps_and_an_open_one_has_it_all():
+    arms = {"gl": 50, "gl-web": 70, "pt": 90}
+    room = Classroom(arms, ("gl",), steps=200, language_of={"gl": "gl", "gl-web": "gl", "pt": "pt"})
+    config = teacher_from({"name": "align", "protect": 0.6, "direction": "none", "gate_every": 20, "gate_tokens": 200})
+    teacher = build_teacher(config, room, np.random.default_rng(1))
+    # Each language keeps 0.6 * 0.5; what is left, 0.4, is divided evenly.
+    assert shares(teacher, 0) == pytest.approx({"gl": 0.15 + 0.4 / 3, "gl-web": 0.15 + 0.4 / 3, "pt": 0.3 + 0.4 / 3})
+    reading(teacher, 30, {"gl": 0.2, "gl-web": 0.0, "pt": 0.2}, dict.fromkeys(arms, 1000), played="gl")
+    assert shares(teacher, 30) == pytest.approx({"gl": 0.3 + 0.2, "gl-web": 0.0, "pt": 0.3 + 0.2})
+
+
 def test_a_language_of_the_goal_keeps_a_part_of_its_weight():
     teacher = make(protect=0.6, rate=50, limit=10)
     for number, aligned in enumerate(windows(np.random.default_rng(2), 25)):
@@ -187,11 +198,11 @@ GAINS = {"az": 0.002, "be": 0.04, "tr": 0.2, "ru": 0.12}
 EQUALLY = dict.fromkeys(ARMS, 1000)  # tokens seen
 
 
-def reading(teacher, step, gains=GAINS, seen=EQUALLY, error=0.005):
+def reading(teacher, step, gains=GAINS, seen=EQUALLY, error=0.005, played="tr"):
     teacher.ask(step - 10)
     assert teacher.watches == [SourceGain(tokens=200)]
     values = {SourceGain: {arm: Estimate(gain, error) for arm, gain in gains.items()}}
-    observation = observation_of(teacher.watches, step, {"tr": 10}, values)
+    observation = observation_of(teacher.watches, step, {played: 10}, values)
     teacher.tell(replace(observation, seen={arm: step * tokens for arm, tokens in seen.items()}))
 
 

@@ -95,13 +95,14 @@ def _show_help(run: Run) -> None:
     from rota.report.figures.helping import plot_maps
     from rota.report.numbers.helping import help_maps
 
-    observations, arms = list(run.read("observations")), list(run.sizes)
+    observations, arms = list(run.read("observations")), list(run.arms)
     whole = help_maps(observations, arms)
     if not whole:
         raise ValueError(f"{run} has recorded no map of who helps whom; train with map: true in its teacher")
     saved = run.policy_folder / "who-helps-whom.json"
     saved.parent.mkdir(exist_ok=True)
     write_json(saved, whole[0].as_json())
-    picture = plot_maps(help_maps(observations, arms, parts=2), saved.with_suffix(".png"), "Who helps whom")
+    halves = help_maps(observations, arms, 2, run.language_of)
+    picture = plot_maps(halves, saved.with_suffix(".png"), "Who helps whom")
     views.console.print(views.help_table(whole[0]))
     views.console.print(f"drawn in {picture}")

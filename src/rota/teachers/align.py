@@ -8,6 +8,7 @@ closes arms from whose sources the student learns nothing. Rota's own; ``docs/te
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Literal, NamedTuple
@@ -109,7 +110,7 @@ class Align:
         self.gate = Gate(config, classroom) if config.gate else None
         prior = Temperature(classroom.sizes, rng, math.inf if config.prior is None else config.prior)
         self.prior = np.array([prior.shares[arm] for arm in self.arms])
-        self.goal = classroom.goal
+        self.goal, self.language_of = classroom.goal, classroom.language_of
         self._served: dict[Arm, float] = {}
         self._rng = rng
         self._step: int | None = None  # of the last choice
@@ -171,9 +172,13 @@ class Align:
 
     def _kept(self) -> FloatArray:
         """What every arm has in any case, unless it is closed."""
-        parts = self.protected()
-        kept = [max(self.config.floor, parts.get(arm, 0.0) * self.goal.get(arm, 0.0)) for arm in self.arms]
-        return np.array(kept) * self._openness()
+        openness = self._openness()
+        opened = Counter(self.language_of[arm] for arm, is_open in zip(self.arms, openness, strict=True) if is_open)
+        whole = {name: part * self.goal[name] for name, part in self.protected().items()}
+        languages = [self.language_of[arm] for arm in self.arms]
+        parts = [whole.get(language, 0.0) / max(1, opened[language]) for language in languages]
+        kept: FloatArray = np.maximum(self.config.floor, parts) * openness
+        return kept
 
     def protected(self) -> dict[Arm, float]:
         """The part of its weight in the goal that each language keeps: all of it where only its own text helps."""

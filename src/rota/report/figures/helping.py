@@ -12,7 +12,6 @@ from rota.report.figures.drawing import Picture, canvas, finish
 from rota.report.figures.shares import in_family_order
 from rota.report.numbers.helping import HelpMap, help_maps
 from rota.report.study import Row
-from rota.types import Arm
 
 matplotlib.use("Agg")
 from matplotlib.axes import Axes
@@ -25,7 +24,7 @@ HELPS, HURTS = "#0B4F9C", "#A8200D"
 def help_figure(row: Row) -> Picture | None:
     """The maps of the first seed that recorded them: the first half of its updates and the second."""
     for _, run in sorted(row.runs.items()):
-        maps = help_maps(run.observations, in_family_order(run), parts=2)
+        maps = help_maps(run.observations, in_family_order(run), 2, run.language_of)
         if maps:
             name = f"who-helps-whom-{row.name}"
             return draw_maps(maps, name, f"Who helps whom: {row.short}", f" (seed {run.seed})")
@@ -51,10 +50,10 @@ def draw_maps(maps: Sequence[HelpMap], name: str, title: str, about: str = "") -
 def draw_map(axes: Axes, found: HelpMap, highest: float) -> None:
     shown = np.nan_to_num(found.means)  # what is not known stays white
     axes.pcolormesh(shown, cmap="RdBu", vmin=-highest, vmax=highest, edgecolors="white", linewidth=0.8)
-    for row, arm in enumerate(found.arms):
+    for row, own in enumerate(found.own):
         for column, language in enumerate(found.languages):
             _write_cell(axes, found, (row, column), highest)
-            if _is_own(arm, language, found.languages):
+            if own == language:
                 axes.add_patch(Rectangle((column, row), 1, 1, fill=False, edgecolor="#1b2026", linewidth=1.4))
     axes.set_xticks(np.arange(len(found.languages)) + 0.5, labels=found.languages)
     axes.set_yticks(np.arange(len(found.arms)) + 0.5, labels=found.arms)
@@ -75,11 +74,6 @@ def _write_cell(axes: Axes, found: HelpMap, cell: tuple[int, int], highest: floa
     dark = abs(value) > 0.6 * highest
     colour = "#ffffff" if dark else "#000000" if found.sure[cell] else "#8a8f96"
     axes.text(cell[1] + 0.5, cell[0] + 0.5, f"{value:+.2f}", ha="center", va="center", fontsize=6.5, color=colour)
-
-
-def _is_own(arm: Arm, language: Arm, languages: Sequence[Arm]) -> bool:
-    """An arm is the text of a language, or a source of it: ``gl-web`` is of ``gl``."""
-    return arm == language or (arm not in languages and arm.split("-")[0] == language)
 
 
 def _colour_key(figure: Figure, panels: Sequence[Axes], highest: float) -> None:

@@ -6,7 +6,7 @@ gradients with the direction of each dev language, and of their squares (``align
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -31,6 +31,7 @@ class HelpMap:
     last: int
     arms: tuple[Arm, ...]
     languages: tuple[Arm, ...]
+    own: tuple[Arm, ...]  # (A,): the language of each arm
     means: FloatArray  # (A, L)
     errors: FloatArray  # (A, L): standard errors of the means
 
@@ -46,7 +47,12 @@ class HelpMap:
         return span | {"arms": list(self.arms), "languages": list(self.languages)} | matrices
 
 
-def help_maps(observations: Iterable[Entry], arms: Sequence[Arm], parts: int = 1) -> list[HelpMap]:
+def help_maps(
+    observations: Iterable[Entry],
+    arms: Sequence[Arm],
+    parts: int = 1,
+    language_of: Callable[[Arm], Arm] = lambda arm: arm,
+) -> list[HelpMap]:
     """One map for each of ``parts`` equal spans of steps; none for a run that recorded no directions of languages.
 
     Rows are in the order of ``arms``, and columns as far as languages have the names of arms.
@@ -59,10 +65,11 @@ def help_maps(observations: Iterable[Entry], arms: Sequence[Arm], parts: int = 1
     first, last = entries[0]["step"], entries[-1]["step"]
     borders = np.linspace(first, last + 1, parts + 1)
     spans = [[entry for entry in entries if low <= entry["step"] < high] for low, high in pairwise(borders)]
-    return [_map(span, tuple(arms), languages) for span in spans if span]
+    own = tuple(language_of(arm) for arm in arms)
+    return [_map(span, tuple(arms), languages, own) for span in spans if span]
 
 
-def _map(entries: Sequence[Entry], arms: tuple[Arm, ...], languages: tuple[Arm, ...]) -> HelpMap:
+def _map(entries: Sequence[Entry], arms: tuple[Arm, ...], languages: tuple[Arm, ...], own: tuple[Arm, ...]) -> HelpMap:
     counts_A, sums_ALN = np.zeros(len(arms)), np.zeros((len(arms), len(languages), 2))
     for entry in entries:
         for arm, (_, _, updates, by_language) in entry["alignment"].items():
@@ -76,7 +83,9 @@ def _map(entries: Sequence[Entry], arms: tuple[Arm, ...], languages: tuple[Arm, 
     means_AL = sums_ALN[..., 0] / counts_A1
     variances_AL = np.maximum(sums_ALN[..., 1] / counts_A1 - means_AL**2, 0.0) * counts_A1 / (counts_A1 - 1)
     errors_AL = np.sqrt(variances_AL / counts_A1)
-    return HelpMap(entries[0]["step"], entries[-1]["step"], arms, languages, means_AL / scale_L, errors_AL / scale_L)
+    return HelpMap(
+        entries[0]["step"], entries[-1]["step"], arms, languages, own, means_AL / scale_L, errors_AL / scale_L
+    )
 
 
 def _pairs(by_language: Mapping[Arm, Sequence[float]], languages: Sequence[Arm]) -> FloatArray:
