@@ -231,7 +231,7 @@ class KumarConfig(DQNConfig):
         family="policies",
         line="a Q network over bins",
         observes="train text",
-        cost=("+210%", "~10%"),
+        cost=("~210%", "~+10%"),
         source="Kumar '19",
         reference="Kumar et al. 2019, Reinforcement Learning based Curriculum Optimization for NMT",
     )
