@@ -188,8 +188,8 @@ class SourceNorms(Measure):
 class TrainSetLosses(Measure):
     """Losses of all training sentences in evaluation mode: their means, by arm. A forward pass over everything.
 
-    From the second time on, how little the loss of each sentence has fallen since the last time, relative to what it
-    was, becomes the column ``relative-loss``, by which decisions can select: a small fall is hard.
+    What each sentence has becomes the column ``loss``, by which decisions can select. From the second time on, how
+    little it has fallen since the last time, relative to what it was, becomes ``relative-loss``: a small fall is hard.
     """
 
     record: ClassVar[str | None] = "train_set_loss"

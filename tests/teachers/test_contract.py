@@ -54,6 +54,10 @@ CASES = {
         "decide_every": 2,
         "curriculum": {"name": "relative-loss", "every": 9, "target": 1.0},
     },
+    "temperature with an actor and a critic": {
+        "name": "temperature",
+        "curriculum": {"name": "actor-critic", "every": 3, "refresh_every": 11, "memory": 6},
+    },
     "mixed with self-paced weights": {"name": "mixed", "curriculum": {"name": "dropout-variance", "until": 20}},
     "ccl-m": {
         "name": "ccl-m",
@@ -147,7 +151,7 @@ def test_another_seed_gives_another_schedule():
 @pytest.mark.parametrize("case", CASES)
 def test_open_loop_schedules_do_not_listen_and_the_others_do(case):
     name = CASES[case]["name"]
-    watches = CASES[case].get("curriculum", {}).get("name") in ("norm", "relative-loss")
+    watches = CASES[case].get("curriculum", {}).get("name") in ("norm", "relative-loss", "actor-critic")
     listens = watches or name.startswith(("tscl", "dqn", "align", "own_", "weight", "ccl-m")) or name in PRESETS
     assert Rehearsal(CASES[case]).turns.listens == listens
 

@@ -108,7 +108,8 @@ def build_teacher(config: TeacherConfig, classroom: Classroom, rng: np.random.Ge
     teacher = config.around_warmup(teacher, classroom, around_rng)
     if config.curriculum is None:
         return teacher
-    pace = Pace(classroom.steps, config.observe_every or config.decide_every)
+    observe_every = config.observes_every(classroom.steps) or config.decide_every
+    pace = Pace(classroom.steps, observe_every, rng.spawn(1)[0])
     return config.curriculum.wrap(teacher, classroom, pace)
 
 

@@ -156,7 +156,7 @@ class CCLMConfig(TeacherConfig):
             threshold=self.threshold,
             floor=self.floor,
             every=max(1, self.every.steps(classroom.steps)),
-            observe_every=self.observe_every or self.decide_every,
+            observe_every=self.observes_every(classroom.steps) or self.decide_every,
         )
 
     def reads(self) -> Sequence[Path]:
