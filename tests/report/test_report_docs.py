@@ -10,7 +10,9 @@ from made_runs import SIZES, everywhere, make_run, make_suite, write_json
 from matplotlib.figure import Figure
 
 from rota.experiments.suites.paper import paper
-from rota.report.assemble import make_regret_report, make_report
+from rota.plan import Plan, write_plan
+from rota.report.assemble import make_report
+from rota.report.several import make_regret_report
 
 EMPTY = {"png": b"", "svg": "<svg></svg>"}
 DOCS = Path(__file__).parents[2] / "docs"
@@ -78,6 +80,8 @@ def names(tmp_path_factory):
         for seed in (1, 2):
             make_one(folder / "suite" / row / f"seed-{seed}", row.partition("-")[0], seed)
     shutil.copytree(folder / "suite", folder / "other")
+    contrasts = {"main": {"row": "dqn", "minus": "uniform"}}
+    write_plan(Plan.model_validate({"contrasts": contrasts, "endpoint": "chrf", "seeds": 2}), folder / "suite")
     made = make_report([folder / "suite"], folder / "report")
     regret = make_regret_report([folder / "suite", folder / "other"], folder / "regret")
     tables = {f"tables/{name}" for name in (*made.tables, *regret.tables)}
