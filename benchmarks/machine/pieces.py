@@ -33,7 +33,7 @@ MODULES: Final = {
     "memory": "machine.memory",
 }
 
-TEACHERS: Final = ("uniform", "tscl", "dqn", "dqn, refresh 1/5")
+TEACHERS: Final = ("uniform", "tscl", "dqn", "dqn, refresh 1/5", "align")
 SIZES: Final = ((4_000, 8_000), (4_000, 32_000), (8_000, 8_000), (8_000, 32_000))
 """Target tokens in a batch and subwords, of the benchmark of memory."""
 
@@ -86,11 +86,14 @@ def _pieces(name: str, presets: Sequence[str], threads: Sequence[int], *, data: 
         return [Piece(name, presets[0], tokens, vocabulary, count, repetitions, data=data) for count in threads]
     batch = tokens if quick else 8_000  # the paper's smallest
     rounds = min(repetitions, 5)
-    return [
+    pieces = [
         Piece(name, presets[0], batch, vocabulary, count, rounds, teacher, data)
         for teacher in TEACHERS
         for count in threads
     ]
+    # Its cost hardly depends on the update, so its share does.
+    small = [] if quick else [Piece(name, "tiny", 750, vocabulary, count, rounds, "align", data) for count in threads]
+    return [*pieces, *small]
 
 
 def _check(names: Sequence[str], presets: Sequence[str], threads: Sequence[int]) -> None:

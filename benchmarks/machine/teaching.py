@@ -14,18 +14,23 @@ from machine.pieces import Piece
 from machine.work import CLOCKS, forward_flops, make_student, open_data, timed, update_flops
 from rota.data.batches import make_stream
 from rota.data.store import Store
-from rota.measures import DevLoss, GroupLosses, JointLoss
+from rota.measures import Alignment, DevLoss, GroupLosses, JointLoss
 from rota.student.nmt import NMT
 from rota.teachers import Classroom, TeacherConfig
+from rota.teachers.align import AlignConfig
 from rota.teachers.bandits.tscl import TSCLConfig
 from rota.teachers.dqn.config import DQNConfig
 from rota.teachers.static import UniformConfig
 from rota.training.devsets import DevSets
+from rota.training.gauges.alignment import SERVED_EVERY
 from rota.training.probe import Probe
 from rota.training.turns import Turns
 from rows import Row, row
 
 STEPS = 150_000
+TIMES = 10
+"""How often in a row something that takes a thousandth of an update is done."""
+
 UPDATES = 2
 """Updates that are timed before each observation; the paper's number between two is reached by multiplying."""
 
@@ -35,7 +40,7 @@ def teacher_config(name: str) -> TeacherConfig:
     if name.startswith("dqn"):
         refresh = name.rpartition(" ")[2] if "refresh" in name else "1"
         return DQNConfig(refresh=refresh, warmup=None, replay_minimum=2)
-    return {"uniform": UniformConfig(), "tscl": TSCLConfig(warmup=None)}[name]
+    return {"uniform": UniformConfig(), "tscl": TSCLConfig(warmup=None), "align": AlignConfig()}[name]
 
 
 def measure(piece: Piece) -> list[Row]:
@@ -54,13 +59,24 @@ def measure(piece: Piece) -> list[Row]:
     for number in range(piece.repetitions):
         batches = [next(streams[(number + turn) % len(streams)]) for turn in range(UPDATES)]
         updates = [timed(partial(student.update, [batch])) for batch in batches]
-        observing = timed(lesson.observe)
+        observing, following = timed(lesson.observe_all), timed(partial(follow, student, TIMES))
         for clock, shares in measured.items():
             update = statistics.mean(getattr(each, clock) for each in updates)
-            shares.append(100 * lesson.share(getattr(observing, clock), update))
+            seconds = getattr(observing, clock) / lesson.cycle, getattr(following, clock) / TIMES
+            shares.append(100 * lesson.share(seconds[0], update, seconds[1]))
         operations = statistics.mean(update_flops(student.network.shape, batch) for batch in batches)
         predicted.append(100 * lesson.share(lesson.flops(), operations))
     return _rows(piece, measured, predicted)
+
+
+def follow(student: NMT, times: int) -> None:
+    """What an update does besides for a teacher that follows its gradients, again and again."""
+    gradients = [parameter.grad for parameter in student.network.parameters() if parameter.grad is not None]
+    for _ in range(times):
+        for direction in student._directions:
+            direction.dot_with(gradients)
+        if student._average is not None:
+            student._average.update(student.network)
 
 
 def _rows(piece: Piece, measured: Mapping[str, list[float]], predicted: list[float]) -> list[Row]:
@@ -92,22 +108,43 @@ class Lesson:
         """Between two observations."""
         return self.turns.observe_every
 
+    @property
+    def cycle(self) -> int:
+        """Observations after which everything that is measured from time to time has been measured."""
+        if not isinstance(self.config, AlignConfig):
+            return 1
+        return self.config.refresh * SERVED_EVERY // self.updates
+
+    def observe_all(self) -> None:
+        """All observations of a cycle."""
+        for _ in range(self.cycle):
+            self.observe()
+
     def observe(self) -> None:
         """All decisions up to the next observation, and that observation; updates cost nothing here."""
         measures = None
         while measures is None:
-            arm = self.turns.decide(self.step).arm
-            self.turns.played(0.0, {arm: 1})
+            decision = self.turns.decide(self.step)
+            if self.turns.decided:
+                self.probe.begin(self.turns.watches, decision)
+            self.turns.played(0.0, {decision.arm: 1})
             self.step += 1
+            self.probe.updated(self.turns.watches, decision)
             measures = self.turns.due(self.step)
         self.turns.tell(self.step, self.probe.read(self.step, measures, self.turns.window()))
 
-    def share(self, observing: float, updating: float) -> float:
-        """Of a run with so much for an observation and its decisions, and so much for one update."""
-        return observing / (observing + self.updates * updating)
+    def share(self, observing: float, updating: float, following: float = 0.0) -> float:
+        """Of a run with so much for an observation and its decisions, and so much for one update.
+
+        ``following`` is what an update takes longer because its gradient is followed.
+        """
+        return (observing + self.updates * following) / (observing + self.updates * updating)
 
     def flops(self) -> float:
-        """Operations of an observation: forward only, one turn of the groups; then the teacher's own learning."""
+        """Operations of an observation: forward only, one turn of the groups; then the teacher's own learning.
+
+        A dev gradient takes the operations of an update; dot products and averaged weights are left out.
+        """
         total = 0.0
         for measure in self.turns.watches:
             if isinstance(measure, DevLoss):
@@ -115,6 +152,11 @@ class Lesson:
                 total += statistics.mean(forward_flops(self.shape, batch) for batch in batches)
             if isinstance(measure, JointLoss):
                 total += forward_flops(self.shape, self.sets.joint(measure))
+            if isinstance(measure, Alignment):
+                tokens, goal = measure.tokens, self.sets.goal
+                batches = [self.sets.sample("teacher", language, tokens).batch() for language in goal]
+                directions = self.updates / measure.refresh
+                total += directions * sum(update_flops(self.shape, batch) for batch in batches)
             if isinstance(measure, GroupLosses):
                 turns = self.sets.groups(measure).batches
                 total += statistics.mean(forward_flops(self.shape, batch) for batch in turns)

@@ -236,7 +236,7 @@ class Alignment(Measure):
     """
 
     record: ClassVar[str | None] = "alignment"
-    refresh: int = 100  # updates
+    refresh: int = 120  # updates
     tokens: int = 150  # target tokens of each language, about
     direction: Literal["loss", "source-gain", "both"] = "loss"
     weights: Weights = "average"
