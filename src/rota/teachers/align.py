@@ -80,7 +80,7 @@ class AlignConfig(TeacherConfig):
     gate_tokens: Count | None = Field(
         None,
         ge=1,
-        description="training tokens of each arm in a reading; null: about half a percent of the computation",
+        description="training tokens of each arm in a reading; null: about 0.5% of the computation",
     )
     gate_at: float = Field(0.2, gt=0, le=1, description="gain, relative to the other arms', below which an arm closes")
 
