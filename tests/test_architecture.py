@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "export": LEAVES | {"runs", "data", "student", "evaluation"},
     "simulation": LEAVES | {"teachers", "training"},
     "testing": LEAVES | {"runs", "teachers", "training"},
+    "hf": LEAVES | {"runs", "student", "teachers", "training"},
     "report": {"types", "settings", "files", "runs", "statistics", "goal"},  # files only: it never loads a model
     "config": BELOW_CONFIG,
     "mistakes": BELOW_CONFIG | {"config"},

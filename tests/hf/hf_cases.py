@@ -72,14 +72,13 @@ def make(out, teacher, *, sizes=None, steps=16, collator=collate, callbacks=(), 
     )
     args = Seq2SeqTrainingArguments(
         output_dir=str(out),
-        max_steps=steps,
         learning_rate=3e-3,
         warmup_steps=2,
         report_to=[],
         use_cpu=True,
         disable_tqdm=True,
         seed=3,
-        **{**SETTINGS, **settings},
+        **{**SETTINGS, "max_steps": steps, **settings},
     )
     trainer = taught(Seq2SeqTrainer)(
         model=model(),
