@@ -108,7 +108,12 @@ def records(out, name="steps"):
 
 
 def main(out, teacher, steps, resume):
-    """For several processes, as torchrun starts them."""
+    """For several processes, as torchrun starts them.
+
+    On CPUs transformers asks torch to load optimisers to "cpu:0", which torch does not know.
+    """
+    load = torch.load
+    torch.load = lambda *args, map_location=None, **more: load(*args, map_location="cpu", **more)
     _, trainer = make(out, json.loads(teacher), steps=int(steps))
     trainer.train(resume_from_checkpoint=True if resume == "resume" else None)
     if trainer.is_world_process_zero():
