@@ -54,6 +54,10 @@ CASES = {
         "decide_every": 2,
         "curriculum": {"name": "relative-loss", "every": 9, "target": 1.0},
     },
+    "temperature with an actor and a critic": {
+        "name": "temperature",
+        "curriculum": {"name": "actor-critic", "every": 3, "refresh_every": 11, "memory": 6},
+    },
     "mixed with self-paced weights": {"name": "mixed", "curriculum": {"name": "dropout-variance", "until": 20}},
     "ccl-m": {
         "name": "ccl-m",
@@ -80,6 +84,7 @@ CASES = {
     "dqn": DQN,
     "dqn as released": {**DQN, "variant": "released"},
     "dqn on z-scores": {**DQN, "warmup": None, "reward_scale": "z-score", "reward_batch": "current-language"},
+    "kumar": {**DQN, "name": "kumar", "warmup": None},
     "dqn that does not learn": {**DQN, "learn": False},
     "align": {"name": "align"},
     "align after a warm-up": {"name": "align", "warmup": 20, "observe_every": 1, "gate_every": 5},
@@ -147,8 +152,10 @@ def test_another_seed_gives_another_schedule():
 @pytest.mark.parametrize("case", CASES)
 def test_open_loop_schedules_do_not_listen_and_the_others_do(case):
     name = CASES[case]["name"]
-    watches = CASES[case].get("curriculum", {}).get("name") in ("norm", "relative-loss")
-    listens = watches or name.startswith(("tscl", "dqn", "align", "own_", "weight", "ccl-m")) or name in PRESETS
+    watches = CASES[case].get("curriculum", {}).get("name") in ("norm", "relative-loss", "actor-critic")
+    listens = (
+        watches or name.startswith(("tscl", "dqn", "kumar", "align", "own_", "weight", "ccl-m")) or name in PRESETS
+    )
     assert Rehearsal(CASES[case]).turns.listens == listens
 
 
