@@ -10,7 +10,8 @@ from made_runs import SIZES, everywhere, make_run, make_suite, write_json
 from matplotlib.figure import Figure
 
 from rota.experiments.suites.paper import paper
-from rota.report.assemble import make_regret_report, make_report
+from rota.report.assemble import make_report
+from rota.report.several import make_regret_report
 
 EMPTY = {"png": b"", "svg": "<svg></svg>"}
 DOCS = Path(__file__).parents[2] / "docs"
