@@ -157,9 +157,9 @@ def test_open_loop_schedules_have_no_guard():
 def test_a_rising_loss_alone_is_the_teachers_affair():
     one_arm, rising = OneArm(("az", "tr"), 50), RisingLoss()
     guard = Guard(one_arm, rising)
-    rising.rising, rising.above_best = True, 5
+    rising.rising, rising.stalled = True, 5
     assert list(guard.validated(10, {})) == []
-    rising.rising, rising.above_best, one_arm.arm = False, 3, "tr"
+    rising.rising, rising.stalled, one_arm.arm = False, 3, "tr"
     assert list(guard.validated(20, {})) == []
     assert not guard.on
 
@@ -167,15 +167,17 @@ def test_a_rising_loss_alone_is_the_teachers_affair():
 def test_it_stays_until_the_loss_is_back_even_if_more_than_one_arm_is_played():
     one_arm, rising = OneArm(("az", "tr"), 50), RisingLoss()
     guard = Guard(one_arm, rising)
-    rising.above_best, one_arm.arm = 4, "tr"
+    rising.stalled, one_arm.arm = 4, "tr"
     assert [alarm.kind for alarm in guard.validated(10, {})] == ["guard"]
     assert [guard.holds(step) for step in (9, 10, 11)] == [False, False, True]
     one_arm.arm = None
     assert list(guard.validated(20, {})) == []
     assert guard.holds(25)
-    rising.above_best = 0
+    rising.stalled = 0
     assert list(guard.validated(30, {})) == []
     assert [guard.holds(step) for step in (30, 31)] == [True, False]
+    rising.stalled, one_arm.arm = 1, "tr"
+    assert [alarm.kind for alarm in guard.validated(40, {})] == ["guard"], "the second time it waits no longer"
 
 
 def test_the_prior_is_temperature_5_with_half_the_uniform_share_for_everybody():

@@ -52,7 +52,7 @@ def simulate(
     from rota.simulation.simulate import compare
     from rota.simulation.worlds import make_world
 
-    configs = {name: teacher_config(name, set_ or []) for name in names or ["uniform", "tscl", "dqn"]}
+    configs = {name: teacher_config(name, set_ or [], steps=steps) for name in names or ["uniform", "tscl", "dqn"]}
     results = compare(configs, make_world(world, steps), steps, seed=seed)
     views.console.print(views.simulation_table(results, f"world {world}, {steps:,} updates of a scripted student"))
 
