@@ -6,13 +6,13 @@ import logging
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 import numpy as np
-from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from rota.measures import DevLoss, GroupLosses, JointLoss
-from rota.settings import ConfigError, Count, Duration, DurationField, where_used
+from rota.settings import ConfigError, Count, Duration, DurationField
 from rota.teachers.base import (
     Classroom,
     LearnedConfig,
@@ -62,6 +62,7 @@ class DQNConfig(LearnedConfig):
         source="the paper",
         reference="the paper, Algorithm 2; Mnih et al. 2013; Kumar et al. 2019",
     )
+    later: ClassVar[tuple[str, ...]] = ("state_sentences",)
     name: Literal["dqn"] = "dqn"
     warmup: WarmupField = Field(
         WarmupConfig(until=Duration("16k")),
@@ -188,10 +189,6 @@ class DQNConfig(LearnedConfig):
             summed=self.state_loss == "summed",
             spread=self.state_sentences == "spread",
         )
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return where_used(self, write(self), "state_sentences")
 
     def scaled(self, to: SizeChange) -> dict[str, Any]:
         """Decisions, memory, target network, horizon and state in proportion; the learning rate stays.
