@@ -120,6 +120,15 @@ def test_gamma_discounts_as_much_over_the_same_share_of_a_run():
     assert small("dqn-gamma-0")["teacher"]["gamma"] == 0
 
 
+def test_epsilon_keeps_a_larger_floor_and_rewards_are_scaled_in_a_short_run():
+    teacher = small("dqn", Scale(steps=1_500))["teacher"]
+    assert teacher["epsilon_floor"] == pytest.approx(0.01 * 100**0.5)
+    assert teacher["reward_scale"] == "z-score"
+    assert small("dqn", Scale(steps=600))["teacher"]["epsilon_floor"] == 0.1, "and no more"
+    assert small("dqn", Scale(steps=150_000))["teacher"]["epsilon_floor"] == 0.01
+    assert small("dqn", Scale(steps=150_000))["teacher"]["reward_scale"] == "none"
+
+
 def test_tscl_chooses_every_ten_updates_in_a_short_run():
     assert small("tscl")["teacher"]["decide_every"] == 10
     assert small("tscl-n-10")["teacher"]["decide_every"] == 10

@@ -36,6 +36,7 @@ def test_dqn_by_its_name_fits_the_run():
     assert (dqn.replay_minimum, dqn.replay_capacity, dqn.replay_batch) == (10, 100, 32)
     assert dqn.gamma == pytest.approx(0.99**100)
     assert dqn.tau == pytest.approx(1 - 0.995**100)
+    assert (dqn.epsilon_floor, dqn.reward_scale) == (pytest.approx(0.1), "z-score")
     assert (dqn.reward_tokens, dqn.groups, dqn.group_sentences) == (2_400, 3, 5)
     assert dqn.variant == "scaled"
 
