@@ -202,7 +202,7 @@ class DQNConfig(LearnedConfig):
           and 0.995 become 1 within a millionth at 1,500 steps.
         - ``gamma``: a reward counts as much the same share of a run later: 0.99 after one of 13,400 decisions is 0.366
           after one of 134. With the old horizon Q values would be sums over most of the run.
-        - Epsilon falls to a floor that grows with the root of the lost decisions, up to 0.1: 0.01 of 134 choices is one.
+        - Epsilon falls to a floor that grows with the root of the lost decisions, up to 0.1: 0.01 of 134 is one choice.
         - Rewards are z-scored. A choice gains hundredths of a nat and the outputs of an untrained network differ by
           tenths, which the paper's run has 12,400 updates to unlearn.
         - The state has as many sentences for each token of a batch as the paper's, 250 for 8,000, in groups half as
