@@ -122,15 +122,15 @@ class Loop:
 
     def _validate(self) -> None:
         with self.journal.timed("validations"):
-            dev_loss = self.probe.validate(self.step)
-        self.journal.validation(self.step, dev_loss)
+            found = self.probe.validate(self.step)
+        self.journal.validation(self.step, found.record())
         check = self._check()
         self.journal.timing(self.step)
         for listener in self.listeners:
-            listener.validated(self.step, dev_loss)
+            listener.validated(self.step, found.dev_loss)
             if check is not None:
                 listener.checked(self.step, check)
-        self._raise(self.alarms.validated(self.step, dev_loss))
+        self._raise(self.alarms.validated(self.step, found.dev_loss))
         if check is not None:
             self._raise(self.alarms.checked(self.step, check))
 
