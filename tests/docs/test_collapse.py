@@ -1,4 +1,4 @@
-"""What docs/alarms.md says of a collapse, and the learned teachers of docs/suites.md, trained to the end. Minutes each."""
+"""The collapse of docs/alarms.md and the learned row of docs/suites.md, trained to the end: minutes each."""
 
 import re
 from pathlib import Path
