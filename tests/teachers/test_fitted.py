@@ -160,7 +160,7 @@ def test_a_target_network_that_hardly_moves_is_named_before_the_start(caplog):
 
 def test_an_epsilon_that_never_falls_is_named_before_the_start(caplog):
     [message] = warned(caplog, {"name": "dqn", "epsilon_steps": 50_000})
-    assert "teacher.epsilon_steps is 50000: 97% of the choices are random even at the end" in message
+    assert "teacher.epsilon_steps is 50000: 98% of the choices are random even at the end" in message
     assert warned(caplog, "dqn") == warned(caplog, "tscl") == []
 
 
