@@ -155,6 +155,10 @@ class TSCLConfig(LearnedConfig):
             return FirstVisits(teacher, [classroom.arms[0], *shuffled])
         return teacher
 
+    def stem(self, steps: int) -> dict[str, Any] | None:
+        """Visits before the warm-up are its own."""
+        return super().stem(steps) if self.first_visits in ("text", "after-warmup") else None
+
     def scaled(self, to: SizeChange) -> dict[str, Any]:
         """Longer blocks and a faster start in a shorter run.
 
