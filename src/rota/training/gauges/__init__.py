@@ -2,7 +2,8 @@
 
 A gauge (``base.py``) reads its value from the student and the dev sets when the teacher is to be told, and may follow
 the updates in between; what it remembers is saved. ``losses.py`` has those of losses, ``source.py`` that of the
-gain from the source, ``alignment.py`` that of gradients along the goal's. ``GAUGES`` below is the table that the probe
+gain from the source, ``alignment.py`` that of gradients along the goal's, ``gradients.py`` those of gradients of
+sampled sentences, ``uncertainty.py`` that of predictions under dropout. ``GAUGES`` below is the table that the probe
 looks measures up in; a teacher of a user's own can bring more (``TeacherConfig.gauges``).
 """
 
@@ -11,11 +12,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rota.measures import Alignment, DevLoss, GroupLosses, JointLoss, Measure, SourceGain, TrainLoss
+from rota.measures import (
+    Alignment,
+    DevLoss,
+    GradientMoments,
+    GradientProducts,
+    GroupLosses,
+    JointLoss,
+    Measure,
+    SourceGain,
+    TrainLoss,
+    Uncertainty,
+)
 from rota.training.gauges.alignment import AlignmentGauge
 from rota.training.gauges.base import Gauge
+from rota.training.gauges.gradients import GradientMomentsGauge, GradientProductsGauge
 from rota.training.gauges.losses import DevLossGauge, GroupLossesGauge, JointLossGauge, TrainLossGauge
 from rota.training.gauges.source import SourceGainGauge
+from rota.training.gauges.uncertainty import UncertaintyGauge
 
 Gauges = Mapping[type[Measure], type[Gauge[Any]]]
 
@@ -26,6 +40,9 @@ GAUGES: Gauges = {
     GroupLosses: GroupLossesGauge,
     SourceGain: SourceGainGauge,
     Alignment: AlignmentGauge,
+    GradientProducts: GradientProductsGauge,
+    GradientMoments: GradientMomentsGauge,
+    Uncertainty: UncertaintyGauge,
 }
 
 __all__ = ["GAUGES", "Gauge", "Gauges"]
