@@ -183,7 +183,7 @@ PRESETS: dict[str, Preset] = {
             "Wang '20",
             "Wang, Tsvetkov and Neubig 2020, Balancing Training for Multilingual NMT (MultiDDS-S)",
         ),
-        {"signal": "gradient", "tokens": 300, "rule": "actor", "prior": "proportional"},
+        {"signal": "gradient", "tokens": 150, "rule": "actor", "prior": "proportional"},
         {"tokens": 1_200, "weights": "raw", "actor": "adam", "reweight_every": 1_000, "floor": 0.0},
     ),
     "multiuat": Preset(
@@ -195,7 +195,7 @@ PRESETS: dict[str, Preset] = {
             "Wu '21",
             "Wu et al. 2021, Uncertainty-Aware Balancing for Multilingual and Multi-Domain NMT (MultiUAT)",
         ),
-        {"signal": "uncertainty", "tokens": 300, "rule": "actor", "prior": "proportional"},
+        {"signal": "uncertainty", "tokens": 200, "rule": "actor", "prior": "proportional"},
         {"tokens": 1_024, "weights": "raw", "actor": "adam", "reweight_every": 2_000, "floor": 0.0, "samples": 1},
     ),
     "zaremoodi": Preset(
@@ -213,7 +213,7 @@ PRESETS: dict[str, Preset] = {
             "targets": "low-resource",
             "smoothing": 0.3,
             "rule": "proportional",
-            "tokens": 300,
+            "tokens": 150,
         },
         {"weights": "raw", "smoothing": 1.0, "floor": 0.0},
     ),
@@ -226,7 +226,7 @@ PRESETS: dict[str, Preset] = {
             "PiKE '25",
             "PiKE: Adaptive Data Mixing for Multi-Task Learning, 2025, Algorithm 1; its constants are not in our copy",
         ),
-        {"signal": "pike", "tokens": 600, "scale": "across-arms", "rule": "mirror"},
+        {"signal": "pike", "tokens": 200, "scale": "across-arms", "rule": "mirror"},
         {"weights": "raw", "scale": "none", "eta": 1.0, "floor": 0.0},
     ),
     "doge": Preset(
@@ -241,7 +241,7 @@ PRESETS: dict[str, Preset] = {
         {
             "signal": "gradient",
             "divided_by": "mean-norm",
-            "tokens": 300,
+            "tokens": 150,
             "scale": "across-arms",
             "rule": "mirror",
         },
@@ -258,7 +258,7 @@ PRESETS: dict[str, Preset] = {
         ),
         {
             "signal": "virtual-gain",
-            "tokens": 600,
+            "tokens": 200,
             "smoothing": 0.3,
             "scale": "min-max",
             "rule": "softmax",
