@@ -30,9 +30,12 @@ from rota.settings import FREE, ConfigError, leaves
 if TYPE_CHECKING:
     from rota.evaluation.evaluate import Evaluation
     from rota.team import Team
+    from rota.training.config import TrainingConfig
+    from rota.training.devsets import DevSets
     from rota.training.listeners import Listener
     from rota.training.loop import Loop
-    from rota.types import Arm, BatchStream, Mixture
+    from rota.training.spot_checks import SpotChecks
+    from rota.types import Arm, BatchStream, Mixture, ProbedStudent
 
 Listeners: TypeAlias = "Sequence[Listener | Callable[[Loop], Listener]]"
 """Objects that follow a run; a function is called with the loop when training begins, and returns the listener."""
@@ -75,7 +78,9 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     from rota.student.nmt import build_student
     from rota.teachers import Classroom, build_teacher
     from rota.team import Team
+    from rota.training.alarms.by_heart import ByHeart
     from rota.training.alarms.guard import watch_over
+    from rota.training.alarms.unaligned import Unaligned
     from rota.training.devsets import DevSets
     from rota.training.distributed import NoRecord
     from rota.training.journal import Journal
@@ -108,11 +113,13 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
         seed=seed_for(config.seed, "student"),
         team=team,
     )
+    ranks = Ranks(store.split("train"))
     sets = DevSets(
         store,
         teacher_share=training.teacher_dev,
         division=training.dev_division,
         validate_tokens=training.validate_tokens,
+        ranks=ranks,
         goal=goal,
     )
     teacher = build_teacher(config.teacher, classroom, np.random.default_rng(seed_for(config.seed, "teacher")))
@@ -123,6 +130,7 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
         guard=config.teacher.guarded if training.guard is None else training.guard,
         decide_every=config.teacher.decide_every,
         rng=np.random.default_rng(seed_for(config.seed, "guard")),
+        more=(Unaligned(), ByHeart()),
     )
     turns = Turns(
         teacher,
@@ -133,7 +141,6 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     )
     budget = {store.languages[-1]: training.last_arm_tokens or training.tokens}
     streams_seed = seed_for(config.seed, "streams")
-    ranks = Ranks(store.split("train"))
 
     def stream(arm: Arm, mixture: Mixture | None) -> BatchStream:
         tokens, mixing = budget.get(arm, training.tokens), training.mixed_batches
@@ -143,16 +150,24 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
         student,
         turns,
         Streams(stream, streams_seed),
-        Probe(student, sets, config.teacher.gauges()),
+        Probe(student, sets, config.teacher.gauges(), averaged=config.student.average is not None),
         Journal(run, Record if team.first else NoRecord),
         Run(run).checkpoints(training.keep),
         training,
         team,
         alarms,
+        _spot_checks(student, sets, training),
     )
     team.after_first(lambda: start_run(config, store, sets.sizes(turns.watches), run))
     loop.resume()
     return loop
+
+
+def _spot_checks(student: ProbedStudent, sets: DevSets, training: TrainingConfig) -> SpotChecks | None:
+    from rota.training.spot_checks import SpotChecks
+
+    between = max(1, training.validate_every.steps(training.steps)) * training.tokens * training.accumulate
+    return SpotChecks(student, sets, share=training.spot_checks, tokens=between) if training.spot_checks else None
 
 
 def train(

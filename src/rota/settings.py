@@ -246,7 +246,7 @@ def _nearest(key: str, known: list[str]) -> str:
 FREE: Final = frozenset(
     {
         *("name", "data.folder", "student.compile", "student.device", "student.piece_tokens", "teacher.run"),
-        *("training.keep", "training.tensorboard", "training.threads"),
+        *("training.keep", "training.spot_checks", "training.tensorboard", "training.threads"),
     }
 )
 """Settings that may differ between two parts of a run.

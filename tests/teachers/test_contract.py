@@ -43,6 +43,18 @@ CASES = {
     "two-phase": {"name": "two-phase", "switch": 15},
     "two-phase with an automatic switch": {"name": "two-phase", "switch": "auto", "epochs": 20, "second": "uniform"},
     "late": {"name": "late", "epochs": 20, "floor": 0.01, "decide_every": 2},
+    "temperature with easy sentences first": {"name": "temperature", "curriculum": {"by": "rarity", "until": 30}},
+    "tscl with a norm-based curriculum": {
+        "name": "tscl",
+        "warmup": 5,
+        "curriculum": {"name": "norm", "check_every": 2, "refresh_every": 7},
+    },
+    "uniform in phases by relative loss": {
+        "name": "uniform",
+        "decide_every": 2,
+        "curriculum": {"name": "relative-loss", "every": 9, "target": 1.0},
+    },
+    "mixed with self-paced weights": {"name": "mixed", "curriculum": {"name": "dropout-variance", "until": 20}},
     "tscl": {"name": "tscl", "warmup": 10},
     "tscl without a warm-up": {"name": "tscl", "warmup": None, "reward_scale": "quantiles"},
     "tscl naive": {"name": "tscl", "warmup": 10, "algorithm": "naive", "window": 3},
@@ -120,7 +132,8 @@ def test_another_seed_gives_another_schedule():
 @pytest.mark.parametrize("case", CASES)
 def test_open_loop_schedules_do_not_listen_and_the_others_do(case):
     name = CASES[case]["name"]
-    listens = name.startswith(("tscl", "dqn", "align", "own_", "weights")) or name in PRESETS
+    watches = CASES[case].get("curriculum", {}).get("name") in ("norm", "relative-loss")
+    listens = watches or name.startswith(("tscl", "dqn", "align", "own_", "weights")) or name in PRESETS
     assert Rehearsal(CASES[case]).turns.listens == listens
 
 

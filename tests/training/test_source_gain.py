@@ -14,7 +14,7 @@ from rota.data.store import Flat, Sentences
 from rota.measures import Estimate, Scene, SourceGain
 from rota.student.nmt import build_student
 from rota.training.devsets import DevSets, Sample
-from rota.training.gauges.source import mismatched_pairs, other_sources, per_token, source_gains
+from rota.training.gauges.source import compare_sources, mismatched_pairs, other_sources, per_token
 from rota.training.probe import Probe
 from rota.training.turns import Window
 from rota.types import SentenceLosses
@@ -215,7 +215,7 @@ def test_an_arm_with_a_single_source_is_left_out():
 
     sets = DevSets(Repeated(), teacher_share=0.5, division="alternate", validate_tokens=100)
     assert list(mismatched_pairs(sets, "train", ("az", "be"), 100, 0)) == ["be"]
-    assert source_gains(Copyist(), {}) == {}
+    assert compare_sources(Copyist(), {}) == {}
 
 
 def test_a_scripted_student_takes_more_from_the_source_the_lower_its_loss():

@@ -131,7 +131,14 @@ def _display(config: RunConfig, run: Path, loop: Loop) -> Display:
 
     title = f"{run.name} ({config.teacher.name})"
     sets = loop.probe.sets
-    display = Display(views.console, title=title, languages=sets.languages, steps=loop.steps, goal=sets.goal)
+    display = Display(
+        views.console,
+        title=title,
+        languages=sets.languages,
+        steps=loop.steps,
+        goal=sets.goal,
+        corpus_tokens=sets.train_tokens,
+    )
     display.resume(loop.step, loop.seen, (entry["dev_loss"] for entry in Run(run).read("validations")))
     display.alarms = [f"step {entry['step']:,}: {entry['text']}" for entry in Run(run).read("alarms")]
     return display

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rota.evaluation.selection import Selection
     from rota.simulation.simulate import SimulationResult
     from rota.teachers import TeacherConfig
+    from rota.teachers.curricula.base import CurriculumConfig
     from rota.teachers.dqn.policy import PolicyProbe
 
 # Users' text is printed through this: "[/b]" in a sentence or a path is not markup.
@@ -145,7 +146,7 @@ def _mess_lines(store: Store) -> Iterator[str]:
 
 def score_table(evaluation: Evaluation, title: str) -> Group:
     """BLEU, chrF and what else was scored by language, then the averages."""
-    from rota.evaluation.metrics import LABELS
+    from rota.evaluation.metrics import DIGITS, LABELS
 
     metrics = [found.metric for found in next(iter(evaluation.scores.values()))]
     table = _table()
@@ -154,16 +155,19 @@ def score_table(evaluation: Evaluation, title: str) -> Group:
         table.add_column(LABELS.get(metric, metric), justify="right")
     for arm in evaluation.scores:
         low = " (low)" if arm in evaluation.low_resource else ""
-        table.add_row(arm + low, *(f"{evaluation.values(metric)[arm]:.1f}" for metric in metrics))
+        table.add_row(arm + low, *(f"{evaluation.values(metric)[arm]:.{DIGITS.get(metric, 1)}f}" for metric in metrics))
     table.add_section()
     for group in evaluation.averages(metrics[0]):
-        table.add_row(group, *(f"{evaluation.averages(metric)[group]:.1f}" for metric in metrics), style="bold")
+        means = [f"{evaluation.averages(metric)[group]:.{DIGITS.get(metric, 1)}f}" for metric in metrics]
+        table.add_row(group, *means, style="bold")
     return _titled(title, table)
 
 
 def model_name(evaluation: Evaluation) -> str:
     """Which checkpoints translated, and how they were chosen."""
     steps = [f"{step:,}" for step in evaluation.model.steps]
+    if evaluation.model.combine == "moving-average":
+        steps = [f"{steps[-1]}, moving average"]
     together = {"average": "average of steps", "ensemble": "ensemble of steps"}.get(evaluation.model.combine)
     name = f"step {steps[-1]}" if together is None or len(steps) == 1 else f"{together} {', '.join(steps)}"
     return name if evaluation.select is None else f"{name} (best {evaluation.select})"
@@ -180,7 +184,8 @@ def window_table(selection: Selection) -> Group:
         scores = [f"{value:.2f}" for value in each.averages.values()]
         table.add_row(f"{each.step:,}", *scores, loss, "*" if each is window else "", style=_bold(each is window))
     combine, size = selection.config.combine, len(window.steps)
-    made = f"{combine} of {size} checkpoints" if size > 1 else "single checkpoints"
+    single = "moving averages" if combine == "moving-average" else "single checkpoints"
+    made = f"{combine} of {size} checkpoints" if size > 1 else single
     measured = "dev loss" if select == "loss" else f"{select} dev BLEU"
     return Group(_titled(f"{made}, by {measured}", table), Text(_dev_sizes(selection), style="dim"))
 
@@ -212,7 +217,7 @@ def sample_table(samples: Sequence[Mapping[str, str]]) -> Group:
     return _titled("samples", table)
 
 
-def teacher_list(configs: Mapping[str, type[TeacherConfig]]) -> Text:
+def teacher_list(configs: Mapping[str, type[TeacherConfig | CurriculumConfig]]) -> Text:
     """One line for each teacher, by family, in 80 columns; above them what to use when in doubt."""
     from rota.teachers.card import ADVICE, FAMILIES
 
@@ -231,15 +236,17 @@ def teacher_list(configs: Mapping[str, type[TeacherConfig]]) -> Text:
     return text
 
 
-def teacher_table(name: str, config: type[TeacherConfig]) -> Group:
-    """What a teacher does, where it comes from, and its parameters with defaults."""
+def teacher_table(name: str, config: type[TeacherConfig | CurriculumConfig]) -> Group:
+    """What a teacher or a curriculum does, where it comes from, and its parameters with defaults."""
+    from rota.teachers import TeacherConfig
     from rota.teachers.card import FAMILIES
 
     table = _table()
     for column in ("parameter", "default", "meaning"):
         table.add_column(column, style="cyan" if column == "parameter" else "")
     for parameter, field in config.model_fields.items():
-        if parameter not in ("name", *config.left_out()):
+        left_out = config.left_out() if issubclass(config, TeacherConfig) else ()
+        if parameter not in ("name", *left_out):
             default = "(required)" if field.is_required() else _written(field.default)
             table.add_row(f"  {parameter}", default, field.description or "")
     titled = _titled(f"{name}: {cleandoc(config.__doc__ or '')}", table)

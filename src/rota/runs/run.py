@@ -15,7 +15,9 @@ from rota.runs.records import REMEDY, Entry, Record, last_entry, last_lines, rea
 from rota.settings import BEFORE
 from rota.types import Arm
 
-RecordName = Literal["steps", "observations", "rewards", "validations", "timings", "alarms", "evals", "phases"]
+RecordName = Literal[
+    "steps", "observations", "rewards", "validations", "timings", "spot_checks", "alarms", "evals", "phases"
+]
 """The records of a run. What they hold:
 
 ==============  =====================================================================================================
@@ -24,6 +26,7 @@ observations    the measurements that a learned teacher was told
 rewards         what it made of them: ``{"step": 40, "rewards": {"az": 0.2}}``
 validations     dev loss of every language
 timings         wall, processor and phase times; apart from the others because they never repeat
+spot_checks     gains from the source, losses on training sentences, epochs; at validations, of some or all arms
 alarms          what training noticed and went on
 evals           every score with its signature, the checkpoints it is of, and the file of its translations
 phases          how long training and scoring took under ``rota compare``
@@ -68,6 +71,11 @@ class Run:
     def translations_folder(self) -> Path:
         """One file for each model, part of the data, language and search."""
         return self.folder / "translations"
+
+    @property
+    def losses_folder(self) -> Path:
+        """Nats and tokens of each sentence; one file for each model, part of the data and language."""
+        return self.folder / "losses"
 
     @property
     def policy_folder(self) -> Path:

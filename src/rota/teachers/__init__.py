@@ -27,6 +27,7 @@ from rota.teachers.controls import (
     ReplayShuffled,
     ReplayShuffledConfig,
 )
+from rota.teachers.curricula.base import Pace
 from rota.teachers.dqn.config import DQNConfig
 from rota.teachers.lookup import look_up
 from rota.teachers.rewards import dev_losses, measured
@@ -93,14 +94,18 @@ def __getattr__(name: str) -> Any:
 
 
 def build_teacher(config: TeacherConfig, classroom: Classroom, rng: np.random.Generator) -> Teacher:
-    """The teacher of a config, inside its warm-up if it has one, and what the config puts around both."""
+    """The teacher of a config, inside its warm-up and its curriculum if it has them."""
     own, warmup_rng, around_rng = rng.spawn(3)
     teacher = config.build(classroom, own)
     if config.warmup is not None:
         arms = config.warmup_arms(classroom, config.warmup.languages)
         until = config.warmup.until.steps(classroom.steps)
         teacher = Warmup(teacher, arms, warmup_rng, until=until, inform=config.warmup.inform)
-    return config.around_warmup(teacher, classroom, around_rng)
+    teacher = config.around_warmup(teacher, classroom, around_rng)
+    if config.curriculum is None:
+        return teacher
+    pace = Pace(classroom.steps, config.observe_every or config.decide_every)
+    return config.curriculum.wrap(teacher, classroom, pace)
 
 
 __all__ = [

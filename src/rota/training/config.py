@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from rota.data.division import Division
 from rota.data.order import Mixing
-from rota.settings import Count, Duration, DurationField, Settings
+from rota.settings import Count, Duration, DurationField, Settings, where_used
 
 
 class TrainingConfig(Settings):
@@ -45,8 +45,18 @@ class TrainingConfig(Settings):
     )
     checkpoint_every: DurationField = Field(Duration("4k"), description="steps between two checkpoints")
     keep: int = Field(2, ge=1, description="complete checkpoints to keep; older ones lose the optimiser's moments")
+    spot_checks: float = Field(
+        0.01,
+        ge=0,
+        le=0.5,
+        description="share of the computation for looking at sampled sentences at validations, for alarms; 0: never",
+    )
     threads: int | None = Field(None, ge=1, description="threads of torch; null: as many as there are cores")
     tensorboard: bool = Field(True, description="write TensorBoard events into the run folder")
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return where_used(self, write(self), "spot_checks")
 
     @model_validator(mode="after")
     def _from_time_to_time(self) -> Self:

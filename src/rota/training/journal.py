@@ -10,7 +10,11 @@ from typing import Any
 
 from rota.measures import Measure
 from rota.runs.records import Record
+from rota.training.spot_checks import SpotCheck
 from rota.types import Alarm, Arm, Batch, Decision
+
+_MORE = ("mixture", "selection", "weights", "emphasis", "pacing")
+"""What only some decisions have."""
 
 
 class Journal:
@@ -22,8 +26,9 @@ class Journal:
         self.rewards = record(folder / "rewards.jsonl")
         self.validations = record(folder / "validations.jsonl")
         self.timings = record(folder / "timings.jsonl")
+        self.spot_checks = record(folder / "spot_checks.jsonl")
         self.alarms = record(folder / "alarms.jsonl")
-        repeating = (self.steps, self.observations, self.rewards, self.validations, self.alarms)
+        repeating = (self.steps, self.observations, self.rewards, self.validations, self.spot_checks, self.alarms)
         self._records = (*repeating, self.timings)
         self._seconds: dict[str, float] = {}
         self._within = 0.0  # seconds of phases that began and ended within the present one
@@ -44,7 +49,7 @@ class Journal:
             entry["scores"] = dict(decision.scores)
         if decided:
             state = decision.state()
-            entry |= {name: state[name] for name in ("mixture", "selection", "weights") if name in state}
+            entry |= {name: state[name] for name in _MORE if name in state}
         self.steps.write(entry)
 
     def observation(
@@ -59,8 +64,12 @@ class Journal:
         if rewards:
             self.rewards.write({"step": step, "rewards": dict(rewards)})
 
-    def validation(self, step: int, dev_loss: Mapping[Arm, float]) -> None:
-        self.validations.write({"step": step, "dev_loss": dict(dev_loss)})
+    def validation(self, step: int, measured: Mapping[str, Any]) -> None:
+        """Dev losses by language, and what else was measured with them."""
+        self.validations.write({"step": step, **measured})
+
+    def spot_check(self, step: int, check: SpotCheck) -> None:
+        self.spot_checks.write({"step": step, **check.entry()})
 
     def alarm(self, alarm: Alarm) -> None:
         self.alarms.write(alarm._asdict())

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rota.goal import ALL, Goal, goal_mean, is_alike, resolve
+from rota.training.spot_checks import SpotCheck
 from rota.types import Alarm, Arm, Decision
 
 SMOOTHING = 0.98  # of the training loss shown
@@ -31,6 +32,10 @@ class Listener(Protocol):
 
     def validated(self, step: int, dev_loss: Mapping[Arm, float]) -> None: ...
 
+    def checked(self, step: int, check: SpotCheck) -> None:
+        """After :meth:`validated`, if a spot check was made."""
+        ...
+
     def saved(self, step: int) -> None: ...
 
     def alarmed(self, alarm: Alarm) -> None:
@@ -42,10 +47,18 @@ class Display:
     """A listener of the loop and a context manager."""
 
     def __init__(
-        self, console: Console, *, title: str, languages: Sequence[Arm], steps: int, goal: Goal | None = None
+        self,
+        console: Console,
+        *,
+        title: str,
+        languages: Sequence[Arm],
+        steps: int,
+        goal: Goal | None = None,
+        corpus_tokens: Mapping[Arm, int] | None = None,
     ) -> None:
         self.console, self.title, self.languages, self.steps = console, title, languages, steps
         self.goal = goal or resolve(ALL, languages)
+        self.corpus_tokens = corpus_tokens or {}  # target tokens of an epoch
         self.step = 0
         self.loss: float | None = None
         self.seen = dict.fromkeys(languages, 0)
@@ -88,6 +101,9 @@ class Display:
             line = f"step {step:,}/{self.steps:,} | {self._summary()} | {self._mean()}"
             self.console.print(line, soft_wrap=True)
 
+    def checked(self, step: int, check: SpotCheck) -> None:
+        """Its alarms say what matters."""
+
     def _mean(self) -> str:
         """The number that the goal makes of the last dev losses."""
         kind = "mean" if is_alike(self.goal, self.languages) else "goal's"
@@ -122,9 +138,9 @@ class Display:
         return f"loss {loss} | {(after - before) / seconds:,.0f} tokens/s | {_clock(left)} left"
 
     def _languages(self) -> Table:
-        """Share of the target tokens so far, and dev loss; with many languages the 24 most trained."""
+        """Share of the target tokens so far, epochs and dev loss; with many languages the 24 most trained."""
         table = Table(box=None, padding=(0, 2), show_edge=False)
-        for name in ("language", "share so far", "", "dev loss", "best"):
+        for name in ("language", "share so far", "", "epochs", "dev loss", "best"):
             table.add_column(
                 name,
                 justify="left" if name in ("language", "") else "right",
@@ -141,10 +157,15 @@ class Display:
                 arm,
                 f"{self.seen[arm] / total:.1%}",
                 bar,
+                self._epochs(arm),
                 _number(self.dev_loss.get(arm)),
                 _number(self.best.get(arm)),
             )
         return table
+
+    def _epochs(self, arm: Arm) -> str:
+        """How often the arm's corpus has been gone through."""
+        return f"{self.seen[arm] / self.corpus_tokens[arm]:.1f}" if self.corpus_tokens.get(arm) else "-"
 
 
 def _number(value: float | None) -> str:
@@ -176,6 +197,13 @@ class TensorBoard:
         for arm, loss in dev_loss.items():
             self._scalar(f"loss/dev/{arm}", loss, step)
             self._scalar(f"share/{arm}", self._seen.get(arm, 0) / total, step)
+
+    def checked(self, step: int, check: SpotCheck) -> None:
+        for name, estimates in (("dev", check.dev_source_gain), ("train", check.source_gain)):
+            for arm, gain in estimates.items():
+                self._scalar(f"source gain/{name}/{arm}", gain.value, step)
+        for arm, epochs in check.epochs.items():
+            self._scalar(f"epochs/{arm}", epochs, step)
 
     def saved(self, step: int) -> None:  # noqa: ARG002
         self._writer.flush()

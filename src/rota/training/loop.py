@@ -13,10 +13,12 @@ from rota.training.alarms import Alarms
 from rota.training.config import TrainingConfig
 from rota.training.journal import Journal, tokens_by_language
 from rota.training.listeners import Listener
+from rota.training.pacing import paced
 from rota.training.probe import Probe
+from rota.training.spot_checks import SpotCheck, SpotChecks
 from rota.training.streams import Streams
 from rota.training.turns import Turns
-from rota.types import Alarm, Arm, Batch, Checkpointable, Decision, State, Student
+from rota.types import Alarm, Arm, Batch, Checkpointable, Decision, Pacing, State, Student
 
 logger = logging.getLogger(__name__)
 
@@ -35,10 +37,11 @@ class Loop:
         config: TrainingConfig,
         team: Team | None = None,
         alarms: Alarms | None = None,
+        checks: SpotChecks | None = None,
     ) -> None:
         self.student, self.turns, self.streams, self.probe = student, turns, streams, probe
         self.journal, self.checkpoints = journal, checkpoints
-        self.team, self.alarms = team or Team(), alarms or Alarms()
+        self.team, self.alarms, self.checks = team or Team(), alarms or Alarms(), checks
         self.listeners: Sequence[Listener] = ()
         self.steps = config.steps
         self._ours = [self.team.owns(number) for number in range(config.accumulate)]  # which batches of an update
@@ -78,6 +81,8 @@ class Loop:
     def _update(self, decision: Decision, until: int) -> None:
         with self.journal.timed("batches"):
             batches = self.streams.draw(decision, self._ours)
+        if decision.pacing is not None:
+            batches = self._paced(batches, decision.pacing)
         with self.journal.timed("updates"):
             loss = self.student.update(batches, lambda: self._draw_next(until))
         self.step += 1
@@ -87,6 +92,13 @@ class Loop:
         for listener in self.listeners:
             listener.updated(self.step, decision, loss, self.seen)
         self._raise(self.alarms.updated(self.step, decision, loss, self.seen))
+
+    def _paced(self, batches: list[Batch], pacing: Pacing) -> list[Batch]:
+        if self.team.size > 1:
+            found = f"{self.team.size} processes train this run"
+            raise ValueError(f"{found}, and weights by dropout variance are for one; leave teacher.curriculum out")
+        with self.journal.timed("observations"):
+            return paced(self.probe.student, batches, pacing, self.step)
 
     def _draw_next(self, until: int) -> list[Batch]:
         """The batches of the update after this one, unless they depend on what the teacher is told between."""
@@ -110,12 +122,26 @@ class Loop:
 
     def _validate(self) -> None:
         with self.journal.timed("validations"):
-            dev_loss = self.probe.validate(self.step)
-        self.journal.validation(self.step, dev_loss)
+            found = self.probe.validate(self.step)
+        self.journal.validation(self.step, found.record())
+        check = self._check()
         self.journal.timing(self.step)
         for listener in self.listeners:
-            listener.validated(self.step, dev_loss)
-        self._raise(self.alarms.validated(self.step, dev_loss))
+            listener.validated(self.step, found.dev_loss)
+            if check is not None:
+                listener.checked(self.step, check)
+        self._raise(self.alarms.validated(self.step, found.dev_loss))
+        if check is not None:
+            self._raise(self.alarms.checked(self.step, check))
+
+    def _check(self) -> SpotCheck | None:
+        if self.checks is None:
+            return None
+        with self.journal.timed("spot checks"):
+            check = self.checks.take(-(-self.step // self.validate_every), self.seen)
+        if check is not None:
+            self.journal.spot_check(self.step, check)
+        return check
 
     def _raise(self, alarms: Iterable[Alarm]) -> None:
         """Write it down and say so; training goes on."""

@@ -11,9 +11,7 @@ import numpy as np
 from pydantic import (
     BeforeValidator,
     Field,
-    SerializerFunctionWrapHandler,
     create_model,
-    model_serializer,
     model_validator,
 )
 
@@ -177,11 +175,10 @@ class WeightsConfig(TeacherConfig):
                 )
         return self
 
-    @model_serializer(mode="wrap")
-    def _as_used(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def written(self, dumped: dict[str, Any]) -> dict[str, Any]:
         """Only what this signal and this rule use is written down."""
         unused = _unused(self.signal, self.rule)
-        return {name: value for name, value in write(self).items() if name not in unused}
+        return {name: value for name, value in super().written(dumped).items() if name not in unused}
 
     @property
     def guarded(self) -> bool:

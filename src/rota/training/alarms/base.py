@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rota.teachers.wrappers import alarms_of
+from rota.training.spot_checks import SpotCheck
 from rota.types import Alarm, Arm, Decision, State, Teacher
 
 
@@ -28,6 +29,10 @@ class Detector:
 
     def validated(self, step: int, dev_loss: Mapping[Arm, float]) -> Iterable[Alarm]:  # noqa: ARG002
         """After each validation: the dev loss of every language, nats per token."""
+        return ()
+
+    def checked(self, step: int, check: SpotCheck) -> Iterable[Alarm]:  # noqa: ARG002
+        """After the spot check of a validation, and after :meth:`validated`; not every validation has one."""
         return ()
 
     def state_dict(self) -> State:
@@ -62,6 +67,12 @@ class Alarms:
         found: list[Alarm] = []
         for detector in self.detectors:
             found += self._new(detector.validated(step, dev_loss))
+        return found
+
+    def checked(self, step: int, check: SpotCheck) -> list[Alarm]:
+        found: list[Alarm] = []
+        for detector in self.detectors:
+            found += self._new(detector.checked(step, check))
         return found
 
     def _new(self, alarms: Iterable[Alarm]) -> Iterator[Alarm]:

@@ -1,10 +1,11 @@
 """How each measure is taken: one gauge for every class in ``rota/measures.py``.
 
 A gauge (``base.py``) reads its value from the student and the dev sets when the teacher is to be told, and may follow
-the updates in between; what it remembers is saved. ``losses.py`` has those of losses, ``source.py`` that of the
-gain from the source, ``alignment.py`` that of gradients along the goal's, ``gradients.py`` those of gradients of
-sampled sentences, ``uncertainty.py`` that of predictions under dropout. ``GAUGES`` below is the table that the probe
-looks measures up in; a teacher of a user's own can bring more (``TeacherConfig.gauges``).
+the updates in between; what it remembers is saved. ``losses.py`` has those of losses, ``source.py`` that of the gain
+from the source, ``alignment.py`` that of gradients along the goal's, ``gradients.py`` those of gradients of sampled
+sentences, ``uncertainty.py`` that of predictions under dropout, ``sentences.py`` those that score every training
+sentence. ``GAUGES`` below is the table that the probe looks measures up in; a teacher of a user's own can bring more
+(``TeacherConfig.gauges``).
 """
 
 from __future__ import annotations
@@ -15,19 +16,23 @@ from typing import Any
 from rota.measures import (
     Alignment,
     DevLoss,
+    EmbeddingNorm,
     GradientMoments,
     GradientProducts,
     GroupLosses,
     JointLoss,
     Measure,
     SourceGain,
+    SourceNorms,
     TrainLoss,
+    TrainSetLosses,
     Uncertainty,
 )
 from rota.training.gauges.alignment import AlignmentGauge
 from rota.training.gauges.base import Gauge
 from rota.training.gauges.gradients import GradientMomentsGauge, GradientProductsGauge
 from rota.training.gauges.losses import DevLossGauge, GroupLossesGauge, JointLossGauge, TrainLossGauge
+from rota.training.gauges.sentences import EmbeddingNormGauge, SourceNormsGauge, TrainSetLossesGauge
 from rota.training.gauges.source import SourceGainGauge
 from rota.training.gauges.uncertainty import UncertaintyGauge
 
@@ -39,6 +44,9 @@ GAUGES: Gauges = {
     JointLoss: JointLossGauge,
     GroupLosses: GroupLossesGauge,
     SourceGain: SourceGainGauge,
+    EmbeddingNorm: EmbeddingNormGauge,
+    SourceNorms: SourceNormsGauge,
+    TrainSetLosses: TrainSetLossesGauge,
     Alignment: AlignmentGauge,
     GradientProducts: GradientProductsGauge,
     GradientMoments: GradientMomentsGauge,

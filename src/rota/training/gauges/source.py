@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,6 +22,15 @@ from rota.types import Arm, Batch, FloatArray, IntArray, ProbedStudent, State
 Pair = tuple[Batch, Batch]
 """The same target sentences with their own sources and with those of others."""
 
+Key = TypeVar("Key")
+
+
+class Found(NamedTuple):
+    """Of some sentences, nats per token."""
+
+    gain: Estimate  # from the source
+    loss: Estimate  # with the right source
+
 
 class SourceGainGauge(Gauge[SourceGain]):
     def __init__(self, measure: SourceGain, student: ProbedStudent, sets: DevSets) -> None:
@@ -33,7 +43,8 @@ class SourceGainGauge(Gauge[SourceGain]):
         pairs = mismatched_pairs(self.sets, self._part, arms, self.measure.tokens, self._turn)
         if self.measure.sample == "rotating":
             self._turn += 1
-        return source_gains(self.student, pairs, self.measure.weights)
+        found = compare_sources(self.student, pairs, self.measure.weights)
+        return {arm: each.gain for arm, each in found.items()}
 
     def state_dict(self) -> State:
         return {"turn": self._turn} if self._turn else {}
@@ -42,17 +53,19 @@ class SourceGainGauge(Gauge[SourceGain]):
         self._turn = int(state.get("turn", 0))
 
 
-def source_gains(student: ProbedStudent, pairs: Mapping[Arm, Pair], weights: Weights = "raw") -> dict[Arm, Estimate]:
-    """The gain of every arm, from one call of the student."""
+def compare_sources(student: ProbedStudent, pairs: Mapping[Key, Pair], weights: Weights = "raw") -> dict[Key, Found]:
+    """Gain and loss of every pair, from one call of the student."""
     if not pairs:
         return {}
     right, wrong = zip(*pairs.values(), strict=True)
     losses = student.losses([*right, *wrong], weights=weights)
     right_sums, wrong_sums = np.split(losses.sums, 2)
-    tokens = losses.tokens[: len(right_sums)]
     ends = np.cumsum([batch.sentences for batch in right])[:-1]
-    by_arm = zip(np.split(wrong_sums - right_sums, ends), np.split(tokens, ends), strict=True)
-    return {arm: per_token(differences, count) for arm, (differences, count) in zip(pairs, by_arm, strict=True)}
+    parts = (np.split(each, ends) for each in (wrong_sums - right_sums, right_sums, losses.tokens[: len(right_sums)]))
+    return {
+        key: Found(per_token(gains, tokens), per_token(own, tokens))
+        for key, gains, own, tokens in zip(pairs, *parts, strict=True)
+    }
 
 
 def per_token(sums: FloatArray, tokens: IntArray) -> Estimate:

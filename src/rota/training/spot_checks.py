@@ -1,0 +1,79 @@
+"""A look at a few training and dev sentences at each validation, for alarms and curves; training does not depend on it.
+
+How many sentences is a matter of time: all checks of a run together cost about ``share`` of its computation. Training
+sentences are other ones at every check; dev sentences stay the same, and no teacher sees them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from rota.measures import Estimate
+from rota.training.devsets import DevSets
+from rota.training.gauges.source import Found, Pair, compare_sources, mismatched_pairs
+from rota.types import Arm, ProbedStudent
+
+MOST: Final = 2_000
+"""Target tokens of an arm in a check, however long the run: enough for an error of about 0.01 nats."""
+
+LEAST: Final = 60
+"""The fewest, about. Where there is no time for that, a check has some of the arms only, in rotation."""
+
+PASSES: Final = 4  # training and dev sentences, each with the right and with other sources
+UPDATE: Final = 2  # forward passes for which an update pays; it takes as long as three, and small batches take longer
+
+
+class SpotCheck(NamedTuple):
+    """What the sentences of one check showed, by arm; losses and gains are nats per token."""
+
+    source_gain: Mapping[Arm, Estimate]  # of training sentences
+    train_loss: Mapping[Arm, Estimate]  # of the same ones; seen before if the arm has been through its first epoch
+    dev_source_gain: Mapping[Arm, Estimate]
+    seen: Mapping[Arm, int]  # target tokens since step 0, of all arms
+    epochs: Mapping[Arm, float]  # how often that is the arm's corpus, of all arms
+
+    def entry(self) -> dict[str, Any]:
+        """For ``spot_checks.jsonl``: pairs of a value and its standard error; epochs rounded."""
+        estimates = {name: dict(getattr(self, name)) for name in ("source_gain", "train_loss", "dev_source_gain")}
+        return {**estimates, "epochs": {arm: round(epochs, 3) for arm, epochs in self.epochs.items()}}
+
+
+class SpotChecks:
+    """``tokens`` are the target tokens that the run trains on between two validations."""
+
+    def __init__(self, student: ProbedStudent, sets: DevSets, *, share: float, tokens: int) -> None:
+        self.student, self.sets = student, sets
+        self._budget = share * UPDATE * tokens / PASSES  # target tokens of a check, of all arms together
+
+    def due(self, number: int) -> tuple[Sequence[Arm], int, int]:
+        """For validation ``number``, from 1: the arms, about how many tokens of each, and which turn of their samples.
+
+        It follows from the number alone, so there is nothing to save.
+        """
+        arms = self.sets.languages
+        if self._budget >= LEAST * len(arms):
+            return arms, min(MOST, int(self._budget / len(arms))), number
+        done, now = (int(count * self._budget / LEAST) for count in (number - 1, number))
+        return [arms[place % len(arms)] for place in range(done, now)], LEAST, done // len(arms)
+
+    def take(self, number: int, seen: Mapping[Arm, int]) -> SpotCheck | None:
+        """The check of validation ``number``; None if none is due."""
+        arms, tokens, turn = self.due(number)
+        train = mismatched_pairs(self.sets, "train", arms, tokens, turn)
+        dev = mismatched_pairs(self.sets, "selection", arms, tokens, 0)
+        if not train and not dev:
+            return None
+        # One call, so that sentences of all arms share the passes.
+        named: dict[tuple[str, Arm], Pair] = {("train", arm): pair for arm, pair in train.items()}
+        named |= {("dev", arm): pair for arm, pair in dev.items()}
+        found = compare_sources(self.student, named)
+        of_train: dict[Arm, Found] = {arm: found["train", arm] for arm in train}
+        sizes = self.sets.train_tokens
+        return SpotCheck(
+            source_gain={arm: each.gain for arm, each in of_train.items()},
+            train_loss={arm: each.loss for arm, each in of_train.items()},
+            dev_source_gain={arm: found["dev", arm].gain for arm in dev},
+            seen={arm: seen.get(arm, 0) for arm in sizes},
+            epochs={arm: seen.get(arm, 0) / size for arm, size in sizes.items()},
+        )
