@@ -188,8 +188,8 @@ class SourceNorms(Measure):
 class TrainSetLosses(Measure):
     """Losses of all training sentences in evaluation mode: their means, by arm. A forward pass over everything.
 
-    From the second time on, how little the loss of each sentence has fallen since the last time, relative to what it
-    was, becomes the column ``relative-loss``, by which decisions can select: a small fall is hard.
+    What each sentence has becomes the column ``loss``, by which decisions can select. From the second time on, how
+    little it has fallen since the last time, relative to what it was, becomes ``relative-loss``: a small fall is hard.
     """
 
     record: ClassVar[str | None] = "train_set_loss"
@@ -321,7 +321,8 @@ class GradientMoments(Measure):
 
     def imagine(self, scene: Scene) -> dict[str, Moments]:
         """An arm with more effect on itself has the larger gradient; what is badly learned varies more."""
-        return {arm: Moments(scene.effects[arm][arm], 0.01 * loss, loss) for arm, loss in scene.losses.items()}
+        own = {arm: effects.get(arm, max(effects.values())) for arm, effects in scene.effects.items()}
+        return {arm: Moments(own[arm], 0.01 * loss, loss) for arm, loss in scene.losses.items()}
 
 
 UncertaintyKind = Literal[
@@ -350,3 +351,18 @@ class Uncertainty(Measure):
         if self.kind in ("entropy", "end-entropy", "cross-entropy", "variance"):
             return dict(scene.losses)
         return {arm: 1 - math.exp(-loss) for arm, loss in scene.losses.items()}
+
+
+@dataclass(frozen=True)
+class WeightChange(Measure):
+    """How far the weights have moved during the updates since the last observation: a number from 0 up, in nats.
+
+    A normal distribution is fitted to the entries of each weight matrix, then and now; the value is the symmetric
+    Kullback-Leibler divergence of the two, averaged over the matrices.
+    """
+
+    record: ClassVar[str | None] = "weight_change"
+
+    def imagine(self, scene: Scene) -> float:
+        """The weights of a scripted student move as far as its losses."""
+        return float(np.mean([(scene.before[arm] - loss) ** 2 for arm, loss in scene.losses.items()]))

@@ -63,6 +63,15 @@ class Batch:
         return len(self.target)
 
 
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What an arm, or a dev set, translates; and the dev and test set that an arm is measured by."""
+
+    source: str  # a language
+    target: str
+    dev: str  # the name of the set, by default that of the source language
+
+
 class SentenceLosses(NamedTuple):
     """Cross-entropy of each sentence in nats, summed over its target tokens, and how many those are."""
 
@@ -103,6 +112,17 @@ class Emphasis(NamedTuple):
     by: str
     competence: float
     power: float
+
+
+class Scoring(NamedTuple):
+    """Of more candidates than are needed, the best ``share``, by a weighted sum of columns.
+
+    The score of a sentence is the sum of weight times (rank - 1/2); ranks are those within its language, by the columns
+    that a :class:`Selection` knows. Candidates are the next sentences that the arm has.
+    """
+
+    weights: Mapping[str, float]
+    share: float
 
 
 class Pacing(NamedTuple):
@@ -198,6 +218,7 @@ class Decision:
     selection: Selection | None = None
     weights: Mapping[Arm, float] | None = None  # of the loss, by arm; an arm that is missing has weight 1
     emphasis: Emphasis | None = None  # weights of the loss by sentence
+    scoring: Scoring | None = None  # takes the place of a selection
     pacing: Pacing | None = None  # weights of the loss by token, measured before the update
 
     def state(self) -> State:
@@ -212,6 +233,8 @@ class Decision:
             state["weights"] = dict(self.weights)
         if self.emphasis is not None:
             state["emphasis"] = self.emphasis._asdict()
+        if self.scoring is not None:
+            state["scoring"] = {"weights": dict(self.scoring.weights), "share": self.scoring.share}
         if self.pacing is not None:
             state["pacing"] = self.pacing._asdict()
         return state
@@ -222,6 +245,7 @@ class Decision:
             "mixture": Mixture,
             "selection": Selection,
             "emphasis": Emphasis,
+            "scoring": Scoring,
             "pacing": Pacing,
         }
         more = {name: kind(**state[name]) for name, kind in kinds.items() if state.get(name) is not None}
@@ -358,6 +382,10 @@ class ProbedStudent(Student, Protocol):
         """Frobenius norm of the embedding matrix."""
         ...
 
+    def weight_moments(self) -> FloatArray:
+        """(matrices, 2): mean and standard deviation of the entries of every weight matrix, in order."""
+        ...
+
 
 class BatchStream(Checkpointable, Protocol):
     """Endless, shuffled, resumable batches of one arm."""
@@ -376,6 +404,10 @@ class BatchStream(Checkpointable, Protocol):
 
     def emphasise(self, emphasis: Emphasis | None) -> None:
         """From the next batch on with weights of its sentences, or without; not part of the state."""
+        ...
+
+    def score(self, scoring: Scoring | None) -> None:
+        """From the next batch on only the best of more candidates, or all; not part of the state."""
         ...
 
     def mix(self, shares: Mapping[Arm, float]) -> None:

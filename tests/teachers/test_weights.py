@@ -228,6 +228,27 @@ def test_a_resumed_run_keeps_the_baseline_that_it_began_with():
     assert after.teacher.signal.baseline == dict.fromkeys(CLASSROOM.arms, 1.0)
 
 
+SOURCES = Classroom(
+    {"gl": 5, "gl-web": 50, "pt": 90},
+    low_resource=("gl", "gl-web"),
+    steps=200,
+    language_of={"gl": "gl", "gl-web": "gl", "pt": "pt"},
+)
+
+
+def built(classroom, **settings):
+    return teacher_from(settings).build(classroom, np.random.default_rng(1))
+
+
+def test_several_sources_of_a_language_are_arms_that_share_its_dev_set_and_its_baseline():
+    assert built(SOURCES, name="zaremoodi").signal.measures[0].targets == ("gl",)
+    assert built(SOURCES, name="multidds-s").signal.measures[0].targets == ()
+    jean = built(SOURCES, name="jean-explicit", baseline={"gl": 2.0, "pt": 1.0})
+    assert jean.signal.baseline == {"gl": 2.0, "gl-web": 2.0, "pt": 1.0}
+    related = built(SOURCES, name="skill-it", related=[["gl-web", "pt"]]).signal.matrix
+    assert related.tolist() == [[1.0, 0.1, 0.1], [0.1, 1.0, 0.5], [0.1, 0.5, 1.0]]
+
+
 def test_a_prior_that_changes_is_refused():
     prior = {"name": "temperature", "schedule": {"from": 1, "to": 5}}
     with pytest.raises(ValueError, match="teacher.prior changes on the way; give it one temperature"):

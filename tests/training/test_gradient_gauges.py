@@ -224,6 +224,14 @@ def test_a_real_student_shows_them_all_and_keeps_no_trace(store, student, weight
     assert products["lala"].languages["kiki"] == pytest.approx(own.cosine(dev), rel=1e-4)
 
 
+def test_arms_of_one_language_are_as_uncertain_as_its_dev_sentences(store, student):
+    sets = sets_of(store)
+    sets.arms, sets.language_of = ("lala", "lala-web", "kiki"), {"lala": "lala", "lala-web": "lala", "kiki": "kiki"}
+    found = UncertaintyGauge(Uncertainty(tokens=40, samples=2), student, sets).read(WINDOW)
+    assert list(found) == ["lala", "lala-web", "kiki"]
+    assert found["lala"] == found["lala-web"] != found["kiki"]
+
+
 def test_uncertainty_rotates_its_sentences_and_its_dropout(store, student):
     gauge = UncertaintyGauge(Uncertainty(tokens=40, samples=2), student, sets_of(store))
     first, second = gauge.read(WINDOW), gauge.read(WINDOW)

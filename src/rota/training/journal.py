@@ -13,7 +13,7 @@ from rota.runs.records import Record
 from rota.training.spot_checks import SpotCheck
 from rota.types import Alarm, Arm, Batch, Decision
 
-_MORE = ("mixture", "selection", "weights", "emphasis", "pacing")
+_MORE = ("mixture", "selection", "weights", "emphasis", "scoring", "pacing")
 """What only some decisions have."""
 
 

@@ -218,11 +218,14 @@ class WeightsConfig(TeacherConfig):
         given = {name: getattr(self, name) for name in kind.settings}
         if "baseline" in given:
             dev = self.signal == "shortfall" or self.loss == "dev"
-            given["baseline"] = read_baseline(self.baseline, arms, of="dev" if dev else "train")
+            given["baseline"] = read_baseline(
+                self.baseline, {arm: classroom.language_of[arm] for arm in arms}, of="dev" if dev else "train"
+            )
         if "targets" in given:
-            given["targets"] = () if self.targets == "goal" else classroom.select(self.targets)
+            chosen = () if self.targets == "goal" else classroom.select(self.targets)
+            given["targets"] = tuple(dict.fromkeys(classroom.language_of[arm] for arm in chosen))
         if "related" in given:
-            classroom.select(tuple(arm for group in self.related for arm in group) or "all")
+            given["related"] = [classroom.select(group) for group in self.related]
         return kind(arms, smoothing=self.smoothing, **given)
 
     def _rule(self, prior_K: FloatArray, changes: int, classroom: Classroom) -> Rule:

@@ -4,8 +4,8 @@ A gauge (``base.py``) reads its value from the student and the dev sets when the
 the updates in between; what it remembers is saved. ``losses.py`` has those of losses, ``source.py`` that of the gain
 from the source, ``alignment.py`` that of gradients along the goal's, ``gradients.py`` those of gradients of sampled
 sentences, ``uncertainty.py`` that of predictions under dropout, ``sentences.py`` those that score every training
-sentence. ``GAUGES`` below is the table that the probe looks measures up in; a teacher of a user's own can bring more
-(``TeacherConfig.gauges``).
+sentence, ``weights.py`` that of moving weights. ``GAUGES`` below is the table that the probe looks measures up in; a
+teacher of a user's own can bring more (``TeacherConfig.gauges``).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from rota.measures import (
     TrainLoss,
     TrainSetLosses,
     Uncertainty,
+    WeightChange,
 )
 from rota.training.gauges.alignment import AlignmentGauge
 from rota.training.gauges.base import Gauge
@@ -35,6 +36,7 @@ from rota.training.gauges.losses import DevLossGauge, GroupLossesGauge, JointLos
 from rota.training.gauges.sentences import EmbeddingNormGauge, SourceNormsGauge, TrainSetLossesGauge
 from rota.training.gauges.source import SourceGainGauge
 from rota.training.gauges.uncertainty import UncertaintyGauge
+from rota.training.gauges.weights import WeightChangeGauge
 
 Gauges = Mapping[type[Measure], type[Gauge[Any]]]
 
@@ -47,6 +49,7 @@ GAUGES: Gauges = {
     EmbeddingNorm: EmbeddingNormGauge,
     SourceNorms: SourceNormsGauge,
     TrainSetLosses: TrainSetLossesGauge,
+    WeightChange: WeightChangeGauge,
     Alignment: AlignmentGauge,
     GradientProducts: GradientProductsGauge,
     GradientMoments: GradientMomentsGauge,

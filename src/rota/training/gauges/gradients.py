@@ -36,9 +36,8 @@ class RotatingGauge(Gauge[M], ABC):
 class GradientProductsGauge(RotatingGauge[GradientProducts]):
     def read(self, window: Window) -> dict[Arm, Products]:  # noqa: ARG002 - whatever was played
         towards = self._directions()
-        arms = self.sets.languages
         found, norms = {}, {}
-        for arm in arms:
+        for arm in self.sets.arms:
             gradient = self._gradient(self.sets.sample("train", arm, self.measure.tokens, self._turn))
             norms[arm] = gradient.norm()
             found[arm] = {name: gradient.dot(direction) for name, direction in towards.items()}
@@ -78,7 +77,7 @@ class GradientProductsGauge(RotatingGauge[GradientProducts]):
 
 class GradientMomentsGauge(RotatingGauge[GradientMoments]):
     def read(self, window: Window) -> dict[Arm, Moments]:  # noqa: ARG002 - whatever was played
-        found = {arm: self._moments(arm) for arm in self.sets.languages}
+        found = {arm: self._moments(arm) for arm in self.sets.arms}
         self._turn += 1
         return found
 

@@ -13,13 +13,13 @@ from rota.types import Uncertainty as Predictions
 
 class UncertaintyGauge(RotatingGauge[Uncertainty]):
     def read(self, window: Window) -> dict[Arm, float]:  # noqa: ARG002 - whatever was played
-        samples = {
-            arm: self.sets.sample("teacher", arm, self.measure.tokens, self._turn).batch()
-            for arm in self.sets.languages
+        """Of the dev sentences of its language, for each arm."""
+        found = {
+            language: self._of(self.sets.sample("teacher", language, self.measure.tokens, self._turn).batch())
+            for language in self.sets.languages
         }
-        found = {arm: self._of(batch) for arm, batch in samples.items()}
         self._turn += 1
-        return found
+        return {arm: found[self.sets.language_of[arm]] for arm in self.sets.arms}
 
     def _of(self, batch: Batch) -> float:
         if self.measure.kind == "cross-entropy":
