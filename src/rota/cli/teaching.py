@@ -39,7 +39,7 @@ def simulate(
     names: Annotated[
         list[str] | None, typer.Argument(help="Teachers; by default uniform, tscl and dqn.", metavar="TEACHER")
     ] = None,
-    world: Annotated[str, typer.Option(help="stationary, switch or transfer.")] = "transfer",
+    world: Annotated[str, typer.Option(help="stationary, switch, transfer or forgetting.")] = "transfer",
     steps: Annotated[int, typer.Option(help="Updates of the scripted student.", min=1)] = 3000,
     seed: Annotated[int, typer.Option(help="The seed of teachers and noise.")] = 1,
     set_: Annotated[
@@ -47,6 +47,10 @@ def simulate(
         typer.Option(
             "--set", help="A setting of every teacher named, such as epsilon=0.3; may be repeated.", metavar="KEY=VALUE"
         ),
+    ] = None,
+    guard: Annotated[
+        bool | None,
+        typer.Option("--guard/--no-guard", help="By default as in training: not for variant paper or released."),
     ] = None,
 ) -> None:
     """Try teachers in seconds on a scripted student with known learning curves. For intuition, not for results.
@@ -57,9 +61,12 @@ def simulate(
     from rota.simulation.simulate import compare
     from rota.simulation.worlds import make_world
 
-    configs = {name: teacher_config(name, set_ or []) for name in names or ["uniform", "tscl", "dqn"]}
-    results = compare(configs, make_world(world, steps), steps, seed=seed)
+    configs = {name: teacher_config(name, set_ or [], steps=steps) for name in names or ["uniform", "tscl", "dqn"]}
+    results = compare(configs, make_world(world, steps), steps, seed=seed, guard=guard)
     views.console.print(views.simulation_table(results, f"world {world}, {steps:,} updates of a scripted student"))
+    for name, result in results.items():
+        for alarm in result.alarms:
+            views.say(f"{name}, {alarm}")
 
 
 @app.command()
