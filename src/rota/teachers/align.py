@@ -45,7 +45,7 @@ class AlignConfig(TeacherConfig):
         family="weights",
         line="gradients towards goal",
         observes="gradients",
-        cost=("+5%", "~+1%"),
+        cost=("+5%", "+0.4%"),
         source="Rota",
         reference="Rota's own; docs/teachers.md has its formulas",
     )
