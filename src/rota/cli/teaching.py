@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rota.cli import views
 from rota.cli.application import RunPath, app
+
+if TYPE_CHECKING:
+    from rota.runs import Run
 
 
 @app.command()
@@ -36,7 +39,7 @@ def simulate(
     names: Annotated[
         list[str] | None, typer.Argument(help="Teachers; by default uniform, tscl and dqn.", metavar="TEACHER")
     ] = None,
-    world: Annotated[str, typer.Option(help="stationary, switch or transfer.")] = "transfer",
+    world: Annotated[str, typer.Option(help="stationary, switch, transfer or forgetting.")] = "transfer",
     steps: Annotated[int, typer.Option(help="Updates of the scripted student.", min=1)] = 3000,
     seed: Annotated[int, typer.Option(help="The seed of teachers and noise.")] = 1,
     set_: Annotated[
@@ -44,6 +47,10 @@ def simulate(
         typer.Option(
             "--set", help="A setting of every teacher named, such as epsilon=0.3; may be repeated.", metavar="KEY=VALUE"
         ),
+    ] = None,
+    guard: Annotated[
+        bool | None,
+        typer.Option("--guard/--no-guard", help="By default as in training: not for variant paper or released."),
     ] = None,
 ) -> None:
     """Try teachers in seconds on a scripted student with known learning curves. For intuition, not for results.
@@ -54,9 +61,12 @@ def simulate(
     from rota.simulation.simulate import compare
     from rota.simulation.worlds import make_world
 
-    configs = {name: teacher_config(name, set_ or []) for name in names or ["uniform", "tscl", "dqn"]}
-    results = compare(configs, make_world(world, steps), steps, seed=seed)
+    configs = {name: teacher_config(name, set_ or [], steps=steps) for name in names or ["uniform", "tscl", "dqn"]}
+    results = compare(configs, make_world(world, steps), steps, seed=seed, guard=guard)
     views.console.print(views.simulation_table(results, f"world {world}, {steps:,} updates of a scripted student"))
+    for name, result in results.items():
+        for alarm in result.alarms:
+            views.say(f"{name}, {alarm}")
 
 
 @app.command()
@@ -65,18 +75,41 @@ def policy(
     step: Annotated[int | None, typer.Option(help="Which checkpoint; by default the last.")] = None,
     factor: Annotated[float, typer.Option(help="By which the losses of one language are multiplied.", min=0)] = 5.0,
 ) -> None:
-    """Show what the Q network of a DQN run would do if one language were poorly learned (Section 5.5 of the paper).
+    """Show what a teacher has learned: what the Q network of a DQN run would do if one language were poorly learned
+    (Section 5.5 of the paper), or who helps whom in a run of align with map: true.
 
     Example: rota policy runs/dqn --step 28000
     """
-    from rota.report.figures.teachers import plot_policy
     from rota.runs import Run
-    from rota.teachers.dqn.policy import probe_checkpoint
 
     folder = Run(run)
-    folder.setting("config")  # raises an error if this is not a run
+    if folder.setting("config.teacher.name") == "align":  # raises an error if this is not a run
+        _show_help(folder)
+        return
+    from rota.report.figures.teachers import plot_policy
+    from rota.teachers.dqn.policy import probe_checkpoint
+
     probe = probe_checkpoint(folder.checkpoint(step), factor=factor)
     saved = probe.write(folder.policy_folder / f"{probe.step}.json")
     picture = plot_policy(saved, saved.with_suffix(".png"))
     views.console.print(views.policy_table(probe))
+    views.console.print(f"drawn in {picture}")
+
+
+def _show_help(run: Run) -> None:
+    """Who helps whom: the map of the whole run as a table and as JSON, and both halves of it as a picture."""
+    from rota.files import write_json
+    from rota.report.figures.helping import plot_maps
+    from rota.report.numbers.helping import help_maps
+
+    observations, arms = list(run.read("observations")), list(run.arms)
+    whole = help_maps(observations, arms)
+    if not whole:
+        raise ValueError(f"{run} has recorded no map of who helps whom; train with map: true in its teacher")
+    saved = run.policy_folder / "who-helps-whom.json"
+    saved.parent.mkdir(exist_ok=True)
+    write_json(saved, whole[0].as_json())
+    halves = help_maps(observations, arms, 2, run.language_of)
+    picture = plot_maps(halves, saved.with_suffix(".png"), "Who helps whom")
+    views.console.print(views.help_table(whole[0]))
     views.console.print(f"drawn in {picture}")

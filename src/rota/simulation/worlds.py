@@ -36,6 +36,7 @@ class World:
     epochs: float = 50.0  # own epochs that do no harm
     overfit: float = 0.0  # added loss for each factor of e in epochs beyond those
     noise: float = 0.0  # standard deviation of each measured loss, and of each measured effect of an update
+    forget: float = 0.0  # share of what was learned that each update takes away, of every language
     switch: int | None = None  # the step from which ``transfer_after`` holds
     transfer_after: FloatArray | None = None
 
@@ -62,6 +63,9 @@ class World:
 
     def final_losses(self, shares_NK: FloatArray, steps: int) -> FloatArray:
         """Dev losses (N, K) after ``steps`` updates in fixed shares, which sum to one in each row."""
+        if self.forget:
+            lasting = (1 - (1 - self.forget) ** steps) / self.forget  # sum of what is left of each update
+            return self.losses(lasting * (shares_NK @ self.transfer), shares_NK * steps)
         before = steps if self.switch is None else min(self.switch, steps)
         after = self.transfer_at(steps)
         exposure_NK = shares_NK @ (before * self.transfer + (steps - before) * after)
@@ -86,7 +90,8 @@ class ScriptedStudent:
             raise ValueError(f"unknown arm {arm!r}; this world has {', '.join(self._index)}")
         index = self._index[arm]
         loss = float(self.losses()[index])
-        self._exposure = self._exposure + self.world.transfer_at(self.step)[index]
+        kept = 1 - self.world.forget
+        self._exposure = kept * self._exposure + self.world.transfer_at(self.step)[index]
         self._updates[index] += 1
         self.step += 1
         return loss
@@ -172,7 +177,30 @@ def transfer(steps: int) -> World:
     )
 
 
-WORLDS: dict[str, Callable[[int], World]] = {"stationary": stationary, "switch": switch, "transfer": transfer}
+def forgetting(steps: int) -> World:
+    """Four languages that help each other little; what is not trained on is forgotten, and losses are noisy.
+
+    Everything that was learned halves in a tenth of the run. A teacher that stays with one language loses the others.
+    """
+    return World(
+        dict.fromkeys(("north", "east", "south", "west"), steps),
+        low_resource=(),
+        floor=np.full(4, 1.0),
+        scale=np.full(4, 5.0),
+        half=np.full(4, steps / 100),
+        power=np.ones(4),
+        transfer=np.eye(4) * 0.9 + 0.1,
+        noise=0.02,
+        forget=1 - 0.5 ** (10 / steps),
+    )
+
+
+WORLDS: dict[str, Callable[[int], World]] = {
+    "stationary": stationary,
+    "switch": switch,
+    "transfer": transfer,
+    "forgetting": forgetting,
+}
 """The worlds of ``rota simulate``, each made for a number of steps."""
 
 

@@ -38,6 +38,16 @@ class SpotCheck(NamedTuple):
         estimates = {name: dict(getattr(self, name)) for name in ("source_gain", "train_loss", "dev_source_gain")}
         return {**estimates, "epochs": {arm: round(epochs, 3) for arm, epochs in self.epochs.items()}}
 
+    @classmethod
+    def from_entry(cls, entry: Mapping[str, Any], seen: Mapping[Arm, int], sizes: Mapping[Arm, int]) -> SpotCheck:
+        """The check that wrote an entry; ``seen`` at its step, and ``sizes``: training tokens of every arm."""
+        found = {
+            name: {arm: Estimate(*pair) for arm, pair in entry[name].items()}
+            for name in ("source_gain", "train_loss", "dev_source_gain")
+        }
+        epochs = {arm: seen.get(arm, 0) / size for arm, size in sizes.items()}
+        return cls(**found, seen={arm: seen.get(arm, 0) for arm in sizes}, epochs=epochs)
+
 
 class SpotChecks:
     """``tokens`` are the target tokens that the run trains on between two validations."""
