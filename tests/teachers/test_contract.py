@@ -63,6 +63,14 @@ CASES = {
         "decide_every": 3,
     },
     "align by its gate alone": {"name": "align", "direction": "none", "observe_every": 1, "gate_every": 3},
+    "caps": {"name": "caps", "look_every": 10, "patience": 2},
+    "caps that observes rarely": {
+        "name": "caps",
+        "look_every": 12,
+        "patience": 1,
+        "decide_every": 2,
+        "observe_every": 4,
+    },
     "replay-proportions": {"name": "replay-proportions", "run": "other", "warmup": 10},
     "replay-shuffled": {"name": "replay-shuffled", "run": "other", "window": 7},
     "replay-exact": {"name": "replay-exact", "run": "other"},
@@ -106,7 +114,7 @@ def test_another_seed_gives_another_schedule():
 
 @pytest.mark.parametrize("case", CASES)
 def test_open_loop_schedules_do_not_listen_and_the_others_do(case):
-    listens = CASES[case]["name"].startswith(("tscl", "dqn", "align", "own_"))
+    listens = CASES[case]["name"].startswith(("tscl", "dqn", "align", "caps", "own_"))
     assert Rehearsal(CASES[case]).turns.listens == listens
 
 

@@ -18,6 +18,7 @@ from rota.teachers.align import AlignConfig
 from rota.teachers.bandits.matiisen import Naive, Sampling, Window
 from rota.teachers.bandits.tscl import TSCL, TSCLConfig
 from rota.teachers.base import Classroom, SizeChange, TeacherConfig, WarmupConfig
+from rota.teachers.caps import CapsConfig
 from rota.teachers.card import Card
 from rota.teachers.choice import epsilon_greedy
 from rota.teachers.controls import (
@@ -63,6 +64,7 @@ TEACHERS: dict[str, type[TeacherConfig]] = {
     "late": LateConfig,
     "tscl": TSCLConfig,
     "dqn": DQNConfig,
+    "caps": CapsConfig,
     "align": AlignConfig,
     "replay-proportions": ReplayProportionsConfig,
     "replay-shuffled": ReplayShuffledConfig,

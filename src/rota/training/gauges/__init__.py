@@ -11,10 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rota.measures import Alignment, DevLoss, GroupLosses, JointLoss, Measure, SourceGain, TrainLoss
+from rota.measures import Alignment, DevLoss, GroupLosses, JointLoss, Measure, SourceGain, TrainLoss, TrainSampleLoss
 from rota.training.gauges.alignment import AlignmentGauge
 from rota.training.gauges.base import Gauge
-from rota.training.gauges.losses import DevLossGauge, GroupLossesGauge, JointLossGauge, TrainLossGauge
+from rota.training.gauges.losses import (
+    DevLossGauge,
+    GroupLossesGauge,
+    JointLossGauge,
+    TrainLossGauge,
+    TrainSampleLossGauge,
+)
 from rota.training.gauges.source import SourceGainGauge
 
 Gauges = Mapping[type[Measure], type[Gauge[Any]]]
@@ -25,6 +31,7 @@ GAUGES: Gauges = {
     JointLoss: JointLossGauge,
     GroupLosses: GroupLossesGauge,
     SourceGain: SourceGainGauge,
+    TrainSampleLoss: TrainSampleLossGauge,
     Alignment: AlignmentGauge,
 }
 
