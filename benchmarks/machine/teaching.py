@@ -81,7 +81,7 @@ class Lesson:
         self.config = config
         classroom = Classroom(store.sizes, store.low_resource, STEPS)
         teacher = config.build(classroom, np.random.default_rng(1))
-        self.turns = Turns(teacher, decide_every=config.decide_every, observe_every=config.observe_every)
+        self.turns = Turns(teacher, decide_every=config.decide_every, observe_every=config.observes_every(STEPS))
         self.sets = DevSets(store, teacher_share=0.5, division="text", validate_tokens=4_000)
         self.probe = Probe(student, self.sets)
         self.shape, self.arms = student.network.shape, store.languages

@@ -78,8 +78,8 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     from rota.student.nmt import build_student
     from rota.teachers import Classroom, build_teacher
     from rota.team import Team
-    from rota.training.alarms import Alarms
     from rota.training.alarms.by_heart import ByHeart
+    from rota.training.alarms.guard import watch_over
     from rota.training.alarms.unaligned import Unaligned
     from rota.training.devsets import DevSets
     from rota.training.distributed import NoRecord
@@ -113,24 +113,34 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
         seed=seed_for(config.seed, "student"),
         team=team,
     )
+    ranks = Ranks(store.split("train"))
     sets = DevSets(
         store,
         teacher_share=training.teacher_dev,
         division=training.dev_division,
         validate_tokens=training.validate_tokens,
+        ranks=ranks,
         goal=goal,
     )
     teacher = build_teacher(config.teacher, classroom, np.random.default_rng(seed_for(config.seed, "teacher")))
+    teacher, alarms = watch_over(
+        teacher,
+        classroom,
+        listens=config.teacher.listens,
+        guard=config.teacher.guarded if training.guard is None else training.guard,
+        decide_every=config.teacher.decide_every,
+        rng=np.random.default_rng(seed_for(config.seed, "guard")),
+        more=(Unaligned(), ByHeart()),
+    )
     turns = Turns(
         teacher,
         decide_every=config.teacher.decide_every,
-        observe_every=config.teacher.observe_every,
+        observe_every=config.teacher.observes_every(training.steps),
         listens=config.teacher.listens,
         broadcast=team.share,
     )
     budget = {store.languages[-1]: training.last_arm_tokens or training.tokens}
     streams_seed = seed_for(config.seed, "streams")
-    ranks = Ranks(store.split("train"))
 
     def stream(arm: Arm, mixture: Mixture | None) -> BatchStream:
         tokens, mixing = budget.get(arm, training.tokens), training.mixed_batches
@@ -145,7 +155,7 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
         Run(run).checkpoints(training.keep),
         training,
         team,
-        Alarms([Unaligned(), ByHeart()]),
+        alarms,
         _spot_checks(student, sets, training),
     )
     team.after_first(lambda: start_run(config, store, sets.sizes(turns.watches), run))

@@ -197,7 +197,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return values
 
 
-_SHORT_FOR = {"teacher": "name", "first": "name", "second": "name", "warmup": "until"}
+_SHORT_FOR = {"teacher": "name", "first": "name", "second": "name", "warmup": "until", "curriculum": "name"}
 """The key that a mere value stands for: ``teacher: uniform`` is short for ``teacher: {name: uniform}``."""
 
 

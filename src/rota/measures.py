@@ -178,6 +178,44 @@ class TrainSampleLoss(Measure):
         return {arm: scene.sampled.get(arm, loss) for arm, loss in scene.losses.items()}
 
 
+@dataclass(frozen=True)
+class EmbeddingNorm(Measure):
+    """Frobenius norm of the student's embedding matrix: a number, which grows as it learns. Costs next to nothing."""
+
+    record: ClassVar[str | None] = "embedding_norm"
+
+    def imagine(self, scene: Scene) -> float:
+        """It grows as the losses fall."""
+        return 10 + 30 * math.exp(-float(np.mean(list(scene.losses.values()))))
+
+
+@dataclass(frozen=True)
+class SourceNorms(Measure):
+    """Norms of the embeddings of its source tokens, summed, of every training sentence: their means, by arm.
+
+    What each sentence has becomes the column ``norm``, by which decisions can select and weight. No forward pass.
+    """
+
+    record: ClassVar[str | None] = "source_norm"
+
+    def imagine(self, scene: Scene) -> dict[str, float]:
+        return {arm: 5 / (1 + loss) for arm, loss in scene.losses.items()}
+
+
+@dataclass(frozen=True)
+class TrainSetLosses(Measure):
+    """Losses of all training sentences in evaluation mode: their means, by arm. A forward pass over everything.
+
+    From the second time on, how little the loss of each sentence has fallen since the last time, relative to what it
+    was, becomes the column ``relative-loss``, by which decisions can select: a small fall is hard.
+    """
+
+    record: ClassVar[str | None] = "train_set_loss"
+
+    def imagine(self, scene: Scene) -> dict[str, float]:
+        return dict(scene.losses)
+
+
 class Aligned(NamedTuple):
     """Dot products of an arm's updates since the last observation with the direction of the goal: sums of them.
 

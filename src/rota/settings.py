@@ -259,6 +259,7 @@ may have moved; the teacher itself refuses another run in it.
 BEFORE: Final[Mapping[str, Any]] = {
     "training.dev_division": "alternate",
     "training.mixed_batches": "by-length",
+    "training.guard": False,
     "teacher.split_at_warmup": False,
 }
 """Settings that are younger than some runs, with what those runs did, where that is not the default now.

@@ -51,7 +51,7 @@ class Batch:
     target: IntArray  # (sum of target_lengths,)
     target_lengths: IntArray  # (sentences,)
     tokens_by_language: Mapping[Arm, int]  # real target tokens; one entry unless the arm is a mixture
-    weights: FloatArray | None = None  # (sentences,): factors of the loss that is differentiated; None: all 1
+    weights: FloatArray | None = None  # (sentences,) or (target tokens,): factors of the loss to minimise; None: all 1
 
     @property
     def sentences(self) -> int:
@@ -87,6 +87,29 @@ class Selection(NamedTuple):
 
     by: str
     share: float
+    least: int = 0  # sentences of each language, where the share would leave fewer
+
+    def state(self) -> State:
+        """As plain values; the least number only if there is one."""
+        return {name: value for name, value in self._asdict().items() if name != "least" or value}
+
+
+class Emphasis(NamedTuple):
+    """Harder sentences count more: the loss of each is multiplied by ``(rank / competence) ** power``.
+
+    Its rank, above 0 and up to 1, is that within its language by the column ``by``, as for a :class:`Selection`.
+    """
+
+    by: str
+    competence: float
+    power: float
+
+
+class Pacing(NamedTuple):
+    """Steadier predictions count more: weights of the loss from the variance of predictions under dropout."""
+
+    samples: int  # passes with dropout over every batch, before its update
+    power: float
 
 
 class Examined(NamedTuple):
@@ -174,6 +197,8 @@ class Decision:
     mixture: Mixture | None = None
     selection: Selection | None = None
     weights: Mapping[Arm, float] | None = None  # of the loss, by arm; an arm that is missing has weight 1
+    emphasis: Emphasis | None = None  # weights of the loss by sentence
+    pacing: Pacing | None = None  # weights of the loss by token, measured before the update
 
     def state(self) -> State:
         """As plain values for a checkpoint; what only some decisions have is written only if it is set."""
@@ -182,18 +207,24 @@ class Decision:
         if self.mixture is not None:
             state["mixture"] = {"shares": dict(self.mixture.shares), "unit": self.mixture.unit}
         if self.selection is not None:
-            state["selection"] = self.selection._asdict()
+            state["selection"] = self.selection.state()
         if self.weights is not None:
             state["weights"] = dict(self.weights)
+        if self.emphasis is not None:
+            state["emphasis"] = self.emphasis._asdict()
+        if self.pacing is not None:
+            state["pacing"] = self.pacing._asdict()
         return state
 
     @classmethod
     def from_state(cls, state: State) -> Decision:
-        mixture, selection = state.get("mixture"), state.get("selection")
-        more = {
-            "mixture": None if mixture is None else Mixture(**mixture),
-            "selection": None if selection is None else Selection(**selection),
+        kinds: dict[str, Callable[..., Any]] = {
+            "mixture": Mixture,
+            "selection": Selection,
+            "emphasis": Emphasis,
+            "pacing": Pacing,
         }
+        more = {name: kind(**state[name]) for name, kind in kinds.items() if state.get(name) is not None}
         return cls(**{**state, **more})
 
 
@@ -311,6 +342,10 @@ class ProbedStudent(Student, Protocol):
         """(samples, sentences): cross-entropy of each sentence in nats, with the dropout of training."""
         ...
 
+    def token_dropout_samples(self, batch: Batch, *, samples: int, seed: int) -> FloatArray:
+        """(samples, target tokens): the same for every token of a batch."""
+        ...
+
     def uncertainty(
         self, batches: Sequence[Batch], *, samples: int, seed: int, weights: Weights = "raw"
     ) -> Uncertainty: ...
@@ -337,6 +372,10 @@ class BatchStream(Checkpointable, Protocol):
 
     def select(self, selection: Selection | None) -> None:
         """From the next batch on only the selected sentences, or all of them."""
+        ...
+
+    def emphasise(self, emphasis: Emphasis | None) -> None:
+        """From the next batch on with weights of its sentences, or without; not part of the state."""
         ...
 
     def mix(self, shares: Mapping[Arm, float]) -> None:

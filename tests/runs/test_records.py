@@ -1,4 +1,6 @@
 import gzip
+import zlib
+from contextlib import suppress
 
 import pytest
 
@@ -78,3 +80,71 @@ def test_the_last_lines_of_a_log_come_last_one_first_and_without_blank_ones(tmp_
     assert list(last_lines(path)) == []
     path.write_bytes(b"one\n\n  two \n\xff\n\n")
     assert list(last_lines(path)) == ["\N{REPLACEMENT CHARACTER}", "two", "one"]
+
+
+def written(path, count=4):
+    record = Record(path)
+    for step in range(1, count + 1):
+        record.write({"step": step, "arm": "az", "loss": step / 8})
+    record.close()
+    return path.read_bytes().splitlines(keepends=True)
+
+
+def test_a_line_ends_with_the_check_value_of_itself_and_of_all_before_it(tmp_path):
+    first, second = written(tmp_path / "steps.jsonl", count=2)
+    one = zlib.crc32(b'{"step": 1, "arm": "az", "loss": 0.125}')
+    two = zlib.crc32(b'{"step": 2, "arm": "az", "loss": 0.25}', one)
+    assert first == b'{"step": 1, "arm": "az", "loss": 0.125, "check": "%08x"}\n' % one
+    assert second == b'{"step": 2, "arm": "az", "loss": 0.25, "check": "%08x"}\n' % two
+
+
+def test_the_check_value_is_not_part_of_an_entry(tmp_path):
+    written(tmp_path / "steps.jsonl", count=1)
+    entry = {"step": 1, "arm": "az", "loss": 0.125}
+    assert entries(tmp_path / "steps.jsonl") == [entry]
+    assert last_entry(tmp_path / "steps.jsonl") == entry
+
+
+def test_every_changed_bit_of_a_record_is_noticed(tmp_path):
+    path = tmp_path / "steps.jsonl"
+    whole, as_written = b"".join(written(path)), entries(path)
+    for place in range(len(whole) * 8):
+        changed = bytearray(whole)
+        changed[place // 8] ^= 1 << place % 8
+        path.write_bytes(changed)
+        with suppress(ValueError):
+            # The last line may become one that is not finished, and is then left out; nothing may come back changed.
+            assert entries(path) == as_written[:-1], f"bit {place % 8} of byte {place // 8}"
+
+
+def test_a_line_that_was_taken_out_or_put_in_is_noticed(tmp_path):
+    path = tmp_path / "steps.jsonl"
+    one, two, three, four = written(path)
+    for lines in ([one, three, four], [two, three, four], [one, two, two, three, four], [one, three, two, four]):
+        path.write_bytes(b"".join(lines))
+        with pytest.raises(ValueError, match=r"line [123] is damaged \(its check value is not that of its content, or"):
+            entries(path)
+
+
+def test_a_record_that_was_cut_back_goes_on_as_if_nothing_had_been_cut(tmp_path):
+    whole = b"".join(written(tmp_path / "whole.jsonl"))
+    written(tmp_path / "cut.jsonl", count=3)
+    record = Record(tmp_path / "cut.jsonl")
+    record.truncate(2)
+    for step in (3, 4):
+        record.write({"step": step, "arm": "az", "loss": step / 8})
+    record.close()
+    assert record.path.read_bytes() == whole
+
+
+def test_lines_of_version_0_1_may_come_first_and_nowhere_else(tmp_path):
+    path = tmp_path / "steps.jsonl"
+    path.write_bytes(b'{"step": 1}\n{"step": 2}\n')
+    record = Record(path)
+    record.write({"step": 3})
+    record.close()
+    assert [entry["step"] for entry in entries(path)] == [1, 2, 3]
+    with path.open("ab") as file:
+        file.write(b'{"step": 4}\n')
+    with pytest.raises(ValueError, match=r"line 4 is damaged \(it has no check value, and the line before has one\)"):
+        entries(path)

@@ -8,6 +8,7 @@ from replay_cases import make_run
 from rota.teachers import TEACHERS, Uniform
 from rota.teachers.bandits.tscl import TSCLConfig
 from rota.teachers.static import UniformConfig
+from rota.teachers.weights.presets import PRESETS
 from rota.testing import Rehearsal, TeacherContract
 from rota.testing.contract import CLASSROOM
 
@@ -42,6 +43,18 @@ CASES = {
     "two-phase": {"name": "two-phase", "switch": 15},
     "two-phase with an automatic switch": {"name": "two-phase", "switch": "auto", "epochs": 20, "second": "uniform"},
     "late": {"name": "late", "epochs": 20, "floor": 0.01, "decide_every": 2},
+    "temperature with easy sentences first": {"name": "temperature", "curriculum": {"by": "rarity", "until": 30}},
+    "tscl with a norm-based curriculum": {
+        "name": "tscl",
+        "warmup": 5,
+        "curriculum": {"name": "norm", "check_every": 2, "refresh_every": 7},
+    },
+    "uniform in phases by relative loss": {
+        "name": "uniform",
+        "decide_every": 2,
+        "curriculum": {"name": "relative-loss", "every": 9, "target": 1.0},
+    },
+    "mixed with self-paced weights": {"name": "mixed", "curriculum": {"name": "dropout-variance", "until": 20}},
     "tscl": {"name": "tscl", "warmup": 10},
     "tscl without a warm-up": {"name": "tscl", "warmup": None, "reward_scale": "quantiles"},
     "tscl naive": {"name": "tscl", "warmup": 10, "algorithm": "naive", "window": 3},
@@ -74,6 +87,18 @@ CASES = {
     "replay-proportions": {"name": "replay-proportions", "run": "other", "warmup": 10},
     "replay-shuffled": {"name": "replay-shuffled", "run": "other", "window": 7},
     "replay-exact": {"name": "replay-exact", "run": "other"},
+    "weights": {"name": "weights", "signal": "excess", "loss": "dev", "rule": "mirror", "pull": 0.1, "warmup": 10},
+    "weights by the actor": {"name": "weights", "rule": "actor", "reweight_every": 3, "prior": "proportional"},
+    "weights by adam": {"name": "weights", "rule": "actor", "actor": "adam", "floor": 0},
+    "weights of some": {
+        "name": "weights",
+        "prior": {"name": "fixed", "shares": {"az": 1, "tr": 2}},
+        "scale": "z-score",
+    },
+    **{name: {"name": name} for name in PRESETS},
+    **{f"{name} as published": {"name": name, "variant": "source"} for name in PRESETS},
+    "exp3 that changes rarely": {"name": "exp3", "decide_every": 2, "reweight_every": 6, "warmup": 10},
+    "odm after a warm-up that it hears": {"name": "odm", "warmup": {"until": 20, "inform": "all"}, "start": 4},
     "a user's own": {"name": "own_teacher:WorstFirstConfig", "epsilon": 0.3},
     "one with a measure of its own": {"name": "own_measure:TailFirstConfig", "epsilon": 0.3},
 }
@@ -114,7 +139,9 @@ def test_another_seed_gives_another_schedule():
 
 @pytest.mark.parametrize("case", CASES)
 def test_open_loop_schedules_do_not_listen_and_the_others_do(case):
-    listens = CASES[case]["name"].startswith(("tscl", "dqn", "align", "caps", "own_"))
+    name = CASES[case]["name"]
+    watches = CASES[case].get("curriculum", {}).get("name") in ("norm", "relative-loss")
+    listens = watches or name.startswith(("tscl", "dqn", "align", "caps", "own_", "weights")) or name in PRESETS
     assert Rehearsal(CASES[case]).turns.listens == listens
 
 

@@ -1,7 +1,6 @@
 """The mechanism of alarms: each once, written down, shown, saved; with detectors made up for the purpose."""
 
 import io
-import json
 import logging
 
 import numpy as np
@@ -11,7 +10,7 @@ from test_loop import FakeSets, FakeStream, FakeStudent, FakeTeacher, finish
 
 from rota.runs import Run
 from rota.runs.checkpoints import Checkpoints
-from rota.runs.records import read_record
+from rota.runs.records import Record, read_record
 from rota.settings import Duration
 from rota.teachers.wrappers import FirstVisits, Warmup
 from rota.training.alarms import Alarm, Alarms, Detector
@@ -121,8 +120,9 @@ def test_a_run_cut_in_two_raises_what_a_whole_one_does(tmp_path, cut):
 
 def test_alarms_after_the_checkpoint_are_raised_again_not_twice(tmp_path):
     finish(make_loop(tmp_path), until=9)
-    with (tmp_path / "alarms.jsonl").open("a") as file:
-        file.write(json.dumps({"step": 8, "kind": "lost", "arm": None, "text": ""}) + "\n")
+    record = Record(tmp_path / "alarms.jsonl")
+    record.write({"step": 8, "kind": "lost", "arm": None, "text": ""})
+    record.close()
     resumed = make_loop(tmp_path)
     resumed.checkpoints.drop([9])
     assert resumed.resume().step == 6

@@ -21,12 +21,14 @@ def teachers(
     Example: rota teachers temperature
     """
     from rota.teachers import TEACHERS
+    from rota.teachers.curricula import CURRICULA
     from rota.teachers.lookup import find_kind
 
     if name is None:
-        views.console.print(views.teacher_list(TEACHERS), soft_wrap=True)
+        views.console.print(views.teacher_list({**TEACHERS, **CURRICULA}), soft_wrap=True)
     else:
-        views.console.print(views.teacher_table(name, find_kind(name, TEACHERS)))
+        kind = CURRICULA[name] if name in CURRICULA else find_kind(name, TEACHERS)
+        views.console.print(views.teacher_table(name, kind))
 
 
 @app.command()

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rota.evaluation.selection import Selection
     from rota.simulation.simulate import SimulationResult
     from rota.teachers import TeacherConfig
+    from rota.teachers.curricula.base import CurriculumConfig
     from rota.teachers.dqn.policy import PolicyProbe
 
 # Users' text is printed through this: "[/b]" in a sentence or a path is not markup.
@@ -212,7 +213,7 @@ def sample_table(samples: Sequence[Mapping[str, str]]) -> Group:
     return _titled("samples", table)
 
 
-def teacher_list(configs: Mapping[str, type[TeacherConfig]]) -> Text:
+def teacher_list(configs: Mapping[str, type[TeacherConfig | CurriculumConfig]]) -> Text:
     """One line for each teacher, by family, in 80 columns; above them what to use when in doubt."""
     from rota.teachers.card import ADVICE, FAMILIES
 
@@ -231,15 +232,17 @@ def teacher_list(configs: Mapping[str, type[TeacherConfig]]) -> Text:
     return text
 
 
-def teacher_table(name: str, config: type[TeacherConfig]) -> Group:
-    """What a teacher does, where it comes from, and its parameters with defaults."""
+def teacher_table(name: str, config: type[TeacherConfig | CurriculumConfig]) -> Group:
+    """What a teacher or a curriculum does, where it comes from, and its parameters with defaults."""
+    from rota.teachers import TeacherConfig
     from rota.teachers.card import FAMILIES
 
     table = _table()
     for column in ("parameter", "default", "meaning"):
         table.add_column(column, style="cyan" if column == "parameter" else "")
     for parameter, field in config.model_fields.items():
-        if parameter != "name":
+        left_out = config.left_out() if issubclass(config, TeacherConfig) else ()
+        if parameter not in ("name", *left_out):
             default = "(required)" if field.is_required() else _written(field.default)
             table.add_row(f"  {parameter}", default, field.description or "")
     titled = _titled(f"{name}: {cleandoc(config.__doc__ or '')}", table)

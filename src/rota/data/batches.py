@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from rota.data.order import WINDOW, EpochOrder, Mixing, epoch_order
 from rota.data.selection import Ranks
 from rota.data.store import Sentences, Store
-from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Batch, FloatArray, IntArray, Mixture, Selection, State
+from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Batch, Emphasis, IntArray, Mixture, Selection, State
 
 
 class LanguageStream:
@@ -47,7 +48,7 @@ class LanguageStream:
         self._ranks = ranks or Ranks(sentences)
         self._selection: Selection | None = None
         self._selected = 0  # sentences
-        self._sorted: dict[str, FloatArray] = {}  # ranks of this arm's sentences, by column
+        self._emphasis: Emphasis | None = None
         self._epoch = 0
         self._position = 0  # in batches of the epoch
         self._offset = 0  # sentences of the batch at that position that have been used
@@ -57,7 +58,11 @@ class LanguageStream:
         return self
 
     def __next__(self) -> Batch:
-        return self._sentences.batch(self.arm, self._advance())
+        indices = self._advance()
+        batch = self._sentences.batch(self.arm, indices)
+        if self._emphasis is None:
+            return batch
+        return replace(batch, weights=self._ranks.weights(self._emphasis, indices))
 
     def skip(self) -> Batch:
         """As ``next``, but the batch has sizes only: its tokens are not read."""
@@ -78,14 +83,24 @@ class LanguageStream:
         """A stream of one arm has no shares."""
         raise ValueError(f"{self.arm!r} is not a mixture, so it cannot be given the shares {dict(shares)}")
 
+    def emphasise(self, emphasis: Emphasis | None) -> None:
+        """From now on batches have weights of their sentences, or none; whoever draws says so each time."""
+        self._emphasis = emphasis
+
     def _count(self, selection: Selection) -> int:
         """Selected sentences of this arm."""
-        if selection.by not in self._sorted:
-            self._sorted[selection.by] = np.sort(self._ranks[selection.by][self._indices])
-        count = int(np.searchsorted(self._sorted[selection.by], np.float32(selection.share)))
+        whole = self._whole_languages()
+        if whole is None:
+            count = len(self._ranks.selected(selection, self._indices))
+        else:  # the same without looking at every sentence: the share may change with every decision
+            count = sum(self._ranks.count(selection, language) for language in whole)
         if not count:
             raise ValueError(f"no sentence of {self.arm!r} is among the easiest {selection.share} by {selection.by}")
         return count
+
+    def _whole_languages(self) -> Iterable[Arm] | None:
+        """The languages of this arm, if it has all their sentences."""
+        return (self.arm,) if self.arm in self._sentences.ranges else None
 
     def _advance(self) -> IntArray:
         """Sentence indices of the next batch."""
@@ -135,7 +150,7 @@ class LanguageStream:
         if self._offset:
             state["offset"] = self._offset
         if self._selection is not None:
-            state["selection"] = self._selection._asdict()
+            state["selection"] = self._selection.state()
         return state
 
     def load_state_dict(self, state: State) -> None:
@@ -206,8 +221,11 @@ class MixtureStream(LanguageStream):
 
     def _set_shares(self, shares: Mapping[Arm, float]) -> None:
         self._shares = {name: shares[name] for name in self._languages if name in shares}
-        self._indices, self._sorted = _indices(self._sentences, self._shares), {}
+        self._indices = _indices(self._sentences, self._shares)
         self.select(self._selection)
+
+    def _whole_languages(self) -> Iterable[Arm]:
+        return self._shares
 
     @property
     def _proportional(self) -> bool:

@@ -2,6 +2,7 @@
 
 A column gives every sentence of a split a score, the lower the easier. What counts is the rank of the score among those
 of the same language. Ranks are computed when they are first asked for and kept in memory, four bytes a sentence.
+Columns that depend on the student are measured during training and put here (``Ranks.put``).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from rota.data.store import Flat, Sentences
-from rota.types import FloatArray, IntArray, Selection
+from rota.types import Arm, Emphasis, FloatArray, IntArray, Selection
 
 _CHUNK: Final = 1 << 16  # sentences at once, some 2 million tokens
 
@@ -23,10 +24,16 @@ def length(sentences: Sentences) -> FloatArray:
 
 
 def rarity(sentences: Sentences) -> FloatArray:
-    """Mean negative log probability of the source subwords, as unigrams of their language; nats.
+    """Mean negative log probability of the source subwords, as unigrams of their language; nats."""
+    return _rarity(sentences, mean=True)
 
-    Platanios et al. (2019) take the sum. That is mostly the length, which is a column of its own here.
-    """
+
+def rarity_sum(sentences: Sentences) -> FloatArray:
+    """The same summed over the sentence, as Platanios et al. (2019) have it: mostly its length."""
+    return _rarity(sentences, mean=False)
+
+
+def _rarity(sentences: Sentences, *, mean: bool) -> FloatArray:
     scores = np.empty(len(sentences))
     vocabulary = int(sentences.source.tokens.max()) + 1
     for extent in sentences.ranges.values():
@@ -37,7 +44,7 @@ def rarity(sentences: Sentences) -> FloatArray:
         for indices, subwords, lengths in _source_subwords(sentences.source, *extent):
             sentence = np.repeat(np.arange(len(indices)), lengths)
             sums = np.bincount(sentence, weights=nats[subwords], minlength=len(indices))
-            scores[indices] = sums / np.maximum(lengths, 1)
+            scores[indices] = sums / np.maximum(lengths, 1) if mean else sums
     return scores
 
 
@@ -52,7 +59,14 @@ def _source_subwords(source: Flat, start: int, stop: int) -> Iterator[tuple[IntA
         yield indices, tokens[inner], lengths - 2
 
 
-COLUMNS: Final[Mapping[str, Callable[[Sentences], FloatArray]]] = {"length": length, "rarity": rarity}
+COLUMNS: Final[Mapping[str, Callable[[Sentences], FloatArray]]] = {
+    "length": length,
+    "rarity": rarity,
+    "rarity-sum": rarity_sum,
+}
+
+MEASURED: Final = ("norm", "relative-loss")
+"""Columns that are measured on the student during training, by the gauges in ``training/gauges/sentences.py``."""
 
 
 class Ranks:
@@ -64,11 +78,18 @@ class Ranks:
     def __init__(self, sentences: Sentences) -> None:
         self._sentences = sentences
         self._ranks: dict[str, FloatArray] = {}
+        self._sizes = np.array([stop - start for start, stop in sentences.ranges.values()])
+
+    def put(self, column: str, scores: FloatArray) -> None:
+        """A column that was measured: the score of every sentence, the lower the easier."""
+        _check_known(column)
+        self._ranks[column] = self._rank(scores)
 
     def __getitem__(self, column: str) -> FloatArray:
         if column not in self._ranks:
-            if column not in COLUMNS:
-                raise ValueError(f"unknown column {column!r} to select sentences by; known: {', '.join(COLUMNS)}")
+            _check_known(column)
+            if column in MEASURED:
+                raise ValueError(f"the column {column!r} has not been measured yet; select by another one before")
             self._ranks[column] = self._rank(COLUMNS[column](self._sentences))
         return self._ranks[column]
 
@@ -82,4 +103,39 @@ class Ranks:
 
     def selected(self, selection: Selection, indices: IntArray) -> IntArray:
         """Positions in ``indices`` of those selected: of n sentences of a language, ``share * n`` rounded up."""
-        return np.flatnonzero(self[selection.by][indices] < np.float32(selection.share))
+        return np.flatnonzero(self[selection.by][indices] < self._limits(selection, indices))
+
+    def _limits(self, selection: Selection, indices: IntArray) -> FloatArray | np.float32:
+        if not selection.least:
+            return np.float32(selection.share)
+        return self._limit(selection, self._sizes)[self._sentences.languages_of(indices)]
+
+    @staticmethod
+    def _limit(selection: Selection, size: IntArray) -> FloatArray:
+        """The rank from which on sentences are not selected, in languages of so many sentences."""
+        return np.maximum(selection.share, selection.least / size).astype(np.float32)
+
+    def count(self, selection: Selection, language: Arm) -> int:
+        """Selected sentences of a language, without looking at them: ranks are 0, 1 / n, 2 / n and so on."""
+        _check_known(selection.by)
+        start, stop = self._sentences.range(language)
+        size = stop - start
+        limit = self._limit(selection, np.array(size))
+        count = min(size, int(np.ceil(float(limit) * size)))
+        while count > 0 and np.float32((count - 1) / size) >= limit:
+            count -= 1
+        while count < size and np.float32(count / size) < limit:
+            count += 1
+        return count
+
+    def weights(self, emphasis: Emphasis, indices: IntArray) -> FloatArray:
+        """Factors of the loss of these sentences; the easiest of n has the rank 1 / n, the hardest 1."""
+        ranks = self[emphasis.by][indices] + 1 / self._sizes[self._sentences.languages_of(indices)]
+        weights: FloatArray = ((ranks / emphasis.competence) ** emphasis.power).astype(np.float32)
+        return weights
+
+
+def _check_known(column: str) -> None:
+    if column not in COLUMNS and column not in MEASURED:
+        known = ", ".join((*COLUMNS, *MEASURED))
+        raise ValueError(f"unknown column {column!r} to select sentences by; known: {known}")

@@ -1,10 +1,15 @@
-"""Append-only run records: one JSON object a line. Figures and tables are made from these files alone."""
+"""Append-only run records: one JSON object a line. Figures and tables are made from these files alone.
+
+Every line ends with a check value, a CRC-32 of the line and of the check value before it, so that a digit that was
+changed and a line that was taken out are both noticed. Lines of version 0.1 have none; they may only come first.
+"""
 
 from __future__ import annotations
 
 import gzip
 import json
 import os
+import re
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -24,14 +29,17 @@ class Record:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file: IO[str] | None = None
+        self._file: IO[bytes] | None = None
+        self._check = 0  # the check value of the last line
 
     def write(self, entry: Mapping[str, Any]) -> None:
         if self._file is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.truncate()
-            self._file = self.path.open("a", encoding="utf-8")
-        self._file.write(json.dumps(entry, ensure_ascii=False, allow_nan=False) + "\n")
+            self._file = self.path.open("ab")
+        body = json.dumps(entry, ensure_ascii=False, allow_nan=False).encode()
+        self._check = zlib.crc32(body, self._check)
+        self._file.write(b'%s, "check": "%08x"}\n' % (body[:-1], self._check))
 
     def flush(self) -> None:
         """Everything written is on the disk afterwards; called before a checkpoint relies on it."""
@@ -42,14 +50,16 @@ class Record:
     def truncate(self, step: int | None = None) -> None:
         """Drop every entry after ``step``, if given, and a last line that was never finished."""
         self.close()
+        self._check = 0
         if not self.path.exists():
             return
-        keep = 0
+        keep, lines = 0, Lines(self.path)
         with self.path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                if not line.endswith(b"\n") or (step is not None and _entry(line, self.path, number)["step"] > step):
+            for line in file:
+                if not line.endswith(b"\n") or (step is not None and lines.entry(line)["step"] > step):
                     break
                 keep += len(line)
+                self._check = _stated(line) or 0
         if keep < self.path.stat().st_size:
             os.truncate(self.path, keep)
 
@@ -63,23 +73,54 @@ def read_record(path: Path) -> Iterator[Entry]:
     """Entries of a record, plain or gzipped; a last line still being written is left out."""
     if not path.exists():
         return
+    lines = Lines(path)
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
+            for line in file:
                 if line.endswith(b"\n"):
-                    yield _entry(line, path, number)
+                    yield lines.entry(line)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise damaged(path, error, REMEDY) from None
 
 
-def _entry(line: bytes, path: Path, number: int) -> Entry:
-    try:
-        entry = json.loads(line)
-    except ValueError as error:
-        raise damaged(f"{path}, line {number}", error, REMEDY) from None
-    if not isinstance(entry, dict):
-        raise damaged(f"{path}, line {number}", "not a JSON object", REMEDY)
-    return entry
+_CHECKED = re.compile(rb', "check": "([0-9a-f]{8})"}\n$')
+
+
+def _stated(line: bytes) -> int | None:
+    """The check value that a line states."""
+    found = _CHECKED.search(line, max(0, len(line) - 32))
+    return None if found is None else int(found[1], 16)
+
+
+class Lines:
+    """Reads the lines of a record, in order from the first, and refuses one that is not as it was written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._number, self._check = 0, 0
+        self._has_checks = False
+
+    def entry(self, line: bytes) -> Entry:
+        self._number += 1
+        try:
+            entry = json.loads(line)
+        except ValueError as error:
+            raise self._damaged(error) from None
+        if not isinstance(entry, dict):
+            raise self._damaged("not a JSON object")
+        stated = _stated(line)
+        if stated is None and self._has_checks:
+            raise self._damaged("it has no check value, and the line before has one")
+        if stated is not None:
+            body = _CHECKED.sub(b"}", line)
+            if zlib.crc32(body, self._check) != stated:
+                raise self._damaged("its check value is not that of its content, or a line before it is missing")
+            self._check, self._has_checks = stated, True
+            del entry["check"]
+        return entry
+
+    def _damaged(self, why: Exception | str) -> ValueError:
+        return damaged(f"{self.path}, line {self._number}", why, REMEDY)
 
 
 def last_entry(path: Path, block: int = 65_536) -> Entry | None:
@@ -87,6 +128,7 @@ def last_entry(path: Path, block: int = 65_536) -> Entry | None:
     for line in reversed(_end_of(path, block).split(b"\n")[:-1]):
         with suppress(ValueError):  # read_record says what is wrong with a line
             entry: Entry = json.loads(line)
+            entry.pop("check", None)
             return entry
     return None
 

@@ -91,7 +91,7 @@ def simulate_config(config: TeacherConfig, world: World, steps: int, *, seed: in
     """The teacher of a config, deciding and observing as often as it says."""
     teacher_rng, noise_rng = np.random.default_rng(seed).spawn(2)
     teacher = build_teacher(config, world.classroom(steps), teacher_rng)
-    every, observe = config.decide_every, config.observe_every
+    every, observe = config.decide_every, config.observes_every(steps)
     return simulate(teacher, world, steps, decide_every=every, observe_every=observe, rng=noise_rng)
 
 

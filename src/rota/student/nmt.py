@@ -23,7 +23,7 @@ from rota.student.hardware import OTHER_DEVICE, allow_tf32, find_device, keep_me
 from rota.student.kernels.attention import suits_varlen
 from rota.student.kernels.dropout import Noise
 from rota.student.kernels.loss import examined_tokens, smoothed_loss, token_losses, uncertain_tokens
-from rota.student.pieces import LaidOut, join, lay_out, packs, pieces, take
+from rota.student.pieces import LaidOut, join, lay_out, packs, pieces, take, token_places
 from rota.student.transformer import EOS, UNK, Transformer
 from rota.team import Team
 from rota.types import (
@@ -160,6 +160,11 @@ class NMT:
         """(samples, sentences): cross-entropy with the dropout of training, except that of words; leaves no trace."""
         sums = self._measure(join(batches), lambda *given: token_losses(*given)[None], 1, weights, samples, seed)
         return sums[:, 0]
+
+    def token_dropout_samples(self, batch: Batch, *, samples: int, seed: int) -> FloatArray:
+        """(samples, target tokens): the same for every token of a batch; leaves no trace."""
+        losses = self._measure(batch, lambda *given: token_losses(*given)[None], 1, "raw", samples, seed, by_token=True)
+        return losses[:, 0]
 
     def uncertainty(
         self, batches: Sequence[Batch], *, samples: int, seed: int, weights: Weights = "raw"
@@ -341,8 +346,10 @@ class NMT:
         weights: Weights,
         samples: int | None = None,
         seed: int = 0,
+        *,
+        by_token: bool = False,
     ) -> FloatArray:
-        """(samples, numbers, sentences): what is measured of each token, summed over sentences.
+        """(samples, numbers, sentences): what is measured of each token, summed over sentences, or of each token.
 
         Without ``samples`` there is one pass in evaluation mode. Otherwise dropout is a function of the seed and the
         numbers of sample and pack; packs then do not depend on the number of processes.
@@ -350,7 +357,7 @@ class NMT:
         if samples is not None and samples < 1:
             raise ValueError(f"{samples} samples of dropout tell nothing; ask for at least 1")
         network = self._network(weights)
-        sums = np.zeros((samples or 1, numbers, joint.sentences))
+        sums = np.zeros((samples or 1, numbers, joint.tokens if by_token else joint.sentences))
         budget = EVALUATION_TOKENS if network.device.type == "cpu" else EVALUATION_TOKENS_ELSEWHERE
         most = joint.tokens if samples else math.ceil(joint.tokens / self._team.size)
         budget = min(budget, self.config.piece_tokens or budget, most)
@@ -365,7 +372,11 @@ class NMT:
                     with self._autocast():
                         states_ND = self._forward(network, pack, noise)
                         values_RN = measure(states_ND, network.output_matrix, pack.target_N)
-                    sums[sample][:, rows] = np.add.reduceat(values_RN.double().cpu().numpy(), starts, axis=1)
+                    found = values_RN.double().cpu().numpy()
+                    if by_token:
+                        sums[sample][:, token_places(joint.target_lengths, rows)] = found
+                    else:
+                        sums[sample][:, rows] = np.add.reduceat(found, starts, axis=1)
         return self._team.add_up(sums)
 
     def _sampled_noise(self, seed: int, sample: int, pack: int) -> Noise:

@@ -65,22 +65,42 @@ def join(batches: Sequence[Batch]) -> Batch:
 def _joint_weights(batches: Sequence[Batch]) -> FloatArray | None:
     if all(batch.weights is None for batch in batches):
         return None
-    return np.concatenate([np.ones(batch.sentences) if batch.weights is None else batch.weights for batch in batches])
+    if all(batch.weights is None or len(batch.weights) == batch.sentences for batch in batches):
+        return np.concatenate(
+            [np.ones(batch.sentences) if batch.weights is None else batch.weights for batch in batches]
+        )
+    return np.concatenate([token_weights(batch) for batch in batches])
+
+
+def token_weights(batch: Batch) -> FloatArray:
+    """The factor of every target token, also of a batch that has one for each sentence, or none."""
+    if batch.weights is None:
+        return np.ones(batch.tokens, dtype=np.float32)
+    if len(batch.weights) == batch.sentences:
+        return np.repeat(batch.weights, batch.target_lengths)
+    if len(batch.weights) == batch.tokens:
+        return batch.weights
+    sizes = f"{batch.sentences} sentences and {batch.tokens} tokens"
+    raise ValueError(f"a batch has {len(batch.weights)} weights for {sizes}; give one for each of either")
 
 
 def take(batch: Batch, rows: IntArray) -> Batch:
     """The sentences with these indices, in this order."""
-    source, source_lengths = _sentences(batch.source, batch.source_lengths, rows)
-    target, target_lengths = _sentences(batch.target, batch.target_lengths, rows)
-    weights = None if batch.weights is None else batch.weights[rows]
-    return Batch(batch.arm, source, source_lengths, target, target_lengths, {}, weights)
+    source = batch.source[token_places(batch.source_lengths, rows)]
+    places = token_places(batch.target_lengths, rows)
+    lengths = batch.source_lengths[rows], batch.target_lengths[rows]
+    weights = batch.weights
+    if weights is not None:
+        weights = weights[rows] if len(weights) == batch.sentences else token_weights(batch)[places]
+    return Batch(batch.arm, source, lengths[0], batch.target[places], lengths[1], {}, weights)
 
 
-def _sentences(flat: IntArray, lengths: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
+def token_places(lengths: IntArray, rows: IntArray) -> IntArray:
+    """Where the tokens of the sentences with these indices are, if those of all sentences follow one another."""
     starts = np.cumsum(lengths) - lengths
     taken = lengths[rows]
     shifts = np.repeat(starts[rows] - (np.cumsum(taken) - taken), taken)
-    return flat[shifts + np.arange(taken.sum())], taken
+    return np.add(shifts, np.arange(taken.sum()))
 
 
 @dataclass(frozen=True)
@@ -113,6 +133,4 @@ def lay_out(batch: Batch, heads: int, device: torch.device, *, varlen: bool) -> 
 def _factors(batch: Batch, device: torch.device) -> Tensor | None:
     if batch.weights is None:
         return None
-    if len(batch.weights) != batch.sentences:
-        raise ValueError(f"a batch has {len(batch.weights)} weights for {batch.sentences} sentences; give one for each")
-    return upload(np.repeat(batch.weights, batch.target_lengths).astype(np.float32), device)
+    return upload(token_weights(batch).astype(np.float32), device)

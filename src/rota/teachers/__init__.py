@@ -3,8 +3,8 @@
 A config (``base.py``) is looked up by its name (``lookup.py``) in the registry below and builds its teacher from the
 classroom; ``build_teacher`` puts the warm-up around it (``wrappers.py``). Its card (``card.py``) is what ``rota
 teachers`` shows. Open-loop schedules are in ``static.py`` and, changing on the way, in ``scripted/``; ``controls.py``
-repeats another run. Those that learn are in ``bandits/`` and ``dqn/``. They turn losses into rewards (``rewards.py``)
-and values into choices (``choice.py``).
+repeats another run. Those that learn are in ``bandits/``, ``weights/`` and ``dqn/``. They turn losses into rewards
+(``rewards.py``) and values into choices (``choice.py``).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from rota.teachers.controls import (
     ReplayShuffled,
     ReplayShuffledConfig,
 )
+from rota.teachers.curricula.base import Pace
 from rota.teachers.dqn.config import DQNConfig
 from rota.teachers.lookup import look_up
 from rota.teachers.rewards import dev_losses, measured
@@ -46,6 +47,7 @@ from rota.teachers.static import (
     Uniform,
     UniformConfig,
 )
+from rota.teachers.weights.config import PRESET_CONFIGS, WeightsConfig
 from rota.teachers.wrappers import FirstVisits, Warmup
 from rota.types import Teacher
 
@@ -63,6 +65,8 @@ TEACHERS: dict[str, type[TeacherConfig]] = {
     "two-phase": TwoPhaseConfig,
     "late": LateConfig,
     "tscl": TSCLConfig,
+    "weights": WeightsConfig,
+    **PRESET_CONFIGS,
     "dqn": DQNConfig,
     "caps": CapsConfig,
     "align": AlignConfig,
@@ -92,14 +96,18 @@ def __getattr__(name: str) -> Any:
 
 
 def build_teacher(config: TeacherConfig, classroom: Classroom, rng: np.random.Generator) -> Teacher:
-    """The teacher of a config, inside its warm-up if it has one, and what the config puts around both."""
+    """The teacher of a config, inside its warm-up and its curriculum if it has them."""
     own, warmup_rng, around_rng = rng.spawn(3)
     teacher = config.build(classroom, own)
     if config.warmup is not None:
         arms = config.warmup_arms(classroom, config.warmup.languages)
         until = config.warmup.until.steps(classroom.steps)
         teacher = Warmup(teacher, arms, warmup_rng, until=until, inform=config.warmup.inform)
-    return config.around_warmup(teacher, classroom, around_rng)
+    teacher = config.around_warmup(teacher, classroom, around_rng)
+    if config.curriculum is None:
+        return teacher
+    pace = Pace(classroom.steps, config.observe_every or config.decide_every)
+    return config.curriculum.wrap(teacher, classroom, pace)
 
 
 __all__ = [

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
 
 from rota.goal import ALL, Goal, resolve
 from rota.measures import Measure
-from rota.settings import ConfigError, Duration, DurationField, Settings
+from rota.settings import ConfigError, Duration, DurationField, Settings, where_used
 from rota.teachers.card import Card
+from rota.teachers.curricula import CurriculumField
 from rota.types import Arm, Teacher
 
 Inform = Literal["none", "rewards", "all"]
 Languages = Literal["all", "high-resource", "low-resource"] | tuple[Arm, ...]
 LossKind = Literal["plain", "smoothed"]
 Variant = Literal["paper", "released"]
+
+EXACT: Final = ("paper", "released")
+"""Variants that repeat an experiment: no guard interferes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,9 @@ class TeacherConfig(Settings, ABC):
     )
     decide_every: int = Field(1, ge=1, description="updates between two choices")
     observe_every: int | None = Field(None, ge=1, description="updates between two observations; null: at every choice")
+    curriculum: CurriculumField = Field(
+        None, description="which sentences of a language come when: {by: length, until: 30%}; null: all, always"
+    )
 
     if TYPE_CHECKING:
         name: str  # every config has one; it stands first among its own fields
@@ -128,8 +135,24 @@ class TeacherConfig(Settings, ABC):
     card: ClassVar[Card | None] = None
     """What ``rota teachers`` says of it in one line; teachers of the registry have one each."""
 
+    later: ClassVar[tuple[str, ...]] = ()
+    """Settings that are younger than their teacher: they are written only where used, so fingerprints stay the same."""
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return self.written(write(self))
+
+    def written(self, dumped: dict[str, Any]) -> dict[str, Any]:
+        """What is written of the config, of all that could be."""
+        return where_used(self, dumped, "curriculum", *self.later)
+
     listens: ClassVar[bool] = True
     """Whether what the teacher is told changes what it answers; if not, it may be asked before it is told."""
+
+    @property
+    def guarded(self) -> bool:
+        """Whether a run stops it from training on one arm while the goal gets worse, unless the config says."""
+        return self.listens
 
     @abstractmethod
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Teacher: ...
@@ -141,6 +164,15 @@ class TeacherConfig(Settings, ABC):
     def gauges(self) -> Mapping[type[Measure], Any]:
         """For a teacher's own measures: the class of the gauge (:class:`rota.training.probe.Gauge`) of each."""
         return {}
+
+    def observes_every(self, steps: int) -> int | None:  # noqa: ARG002 - for those who measure at shares of the run
+        """Updates between two observations in a run of ``steps``; None: at every choice."""
+        return self.observe_every
+
+    @classmethod
+    def left_out(cls) -> Collection[str]:
+        """Settings without a use as long as the others have their defaults: ``rota teachers`` leaves them out."""
+        return ()
 
     def warmup_arms(self, classroom: Classroom, languages: Languages) -> tuple[Arm, ...]:
         """The arms of the warm-up; the shuffled baseline has mixed batches here too."""
@@ -155,6 +187,8 @@ class TeacherConfig(Settings, ABC):
         if self.warmup is not None and self.warmup.until.steps(steps) >= steps:
             lasts = f"teacher.warmup lasts {self.warmup.until.steps(steps):,} steps and the run {steps:,}"
             raise ConfigError(f"{lasts}: the teacher would never decide; write for example teacher.warmup: 10%")
+        if self.curriculum is not None:
+            self.curriculum.check(steps)
 
     def reads(self) -> Sequence[Path]:
         """Folders of other runs whose records the teacher needs: a suite trains those first."""

@@ -15,7 +15,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "bandits": "Bandits: each language is worth what its last updates brought",
     "weights": "Weights: shares follow a signal, by a rule",
     "policies": "Policies: a network or a state machine decides",
-    "curricula": "Curricula: which sentences of a language, around any teacher",
+    "curricula": "Curricula: which sentences of a language, inside any teacher (curriculum: NAME)",
     "controls": "Controls: repeat another run, to explain it",
 }
 """The sections of the list, in its order."""

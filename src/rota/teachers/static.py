@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
 from rota.measures import Measure
-from rota.settings import where_used
 from rota.teachers.base import Classroom, Languages, OpenLoopConfig
 from rota.teachers.card import Card
 from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Decision, Observation, State
@@ -115,6 +114,7 @@ class ProportionalConfig(OpenLoopConfig):
         source="the paper",
         reference="the paper's baseline",
     )
+    later: ClassVar[tuple[str, ...]] = ("by",)
     name: Literal["proportional"] = "proportional"
     languages: Languages = Field("all", description="all, high-resource, low-resource, or a list")
     by: Literal["sentences", "tokens"] = Field(
@@ -126,10 +126,6 @@ class ProportionalConfig(OpenLoopConfig):
         if not sizes:
             raise ValueError("teacher.by is 'tokens', but no tokens are counted here; use by: sentences")
         return Proportional({arm: sizes[arm] for arm in classroom.select(self.languages)}, rng)
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return where_used(self, write(self), "by")
 
 
 class FixedConfig(OpenLoopConfig):

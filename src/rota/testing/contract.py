@@ -38,7 +38,7 @@ class Rehearsal:
         self.turns = Turns(
             self.teacher,
             decide_every=self.config.decide_every,
-            observe_every=self.config.observe_every,
+            observe_every=self.config.observes_every(classroom.steps),
             listens=self.config.listens,
         )
         self.step = 0

@@ -38,6 +38,11 @@ class TrainingConfig(Settings):
         "even",
         description="every batch has the shares of the mixture; by-length: only lengths count (runs of version 0.1)",
     )
+    guard: bool | None = Field(
+        None,
+        description="take over from a learned teacher that trains on one language while the dev loss rises; null: "
+        "yes, unless it repeats an experiment exactly (variant paper or released)",
+    )
     checkpoint_every: DurationField = Field(Duration("4k"), description="steps between two checkpoints")
     keep: int = Field(2, ge=1, description="complete checkpoints to keep; older ones lose the optimiser's moments")
     spot_checks: float = Field(

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 
 from rota.data.division import Division, selection_part, teacher_part
+from rota.data.selection import Ranks
 from rota.data.store import Sentences, Store
 from rota.goal import ALL, Goal, is_alike, resolve
 from rota.measures import DevLoss, GroupLosses, JointLoss, Measure
@@ -53,9 +54,11 @@ class DevSets:
         division: Division,
         validate_tokens: int,
         goal: Goal | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
         self.languages = store.languages
         self.goal = goal or resolve(ALL, self.languages)
+        self.ranks = ranks or Ranks(store.split("train"))  # of training sentences; those of the streams
         self._dev, self._train = store.split("dev"), store.split("train")
         self._share, self._division = teacher_share, division
         self._validate_tokens = validate_tokens
@@ -106,6 +109,11 @@ class DevSets:
         tokens = [int(self._dev.target.lengths(part).sum()) for part in parts]
         factors = np.array(list(self.goal.values())) * sum(tokens) / np.array(tokens)
         return replace(batch, weights=np.repeat(factors, [len(part) for part in parts]))
+
+    @property
+    def train(self) -> Sentences:
+        """All training sentences."""
+        return self._train
 
     def sample(self, part: Part, arm: Arm, tokens: int, turn: int = 0) -> Sample:
         """About ``tokens`` target tokens, spread over a part of an arm's sentences; the next ones at the next turn."""

@@ -13,6 +13,9 @@ from rota.runs.records import Record
 from rota.training.spot_checks import SpotCheck
 from rota.types import Alarm, Arm, Batch, Decision
 
+_MORE = ("mixture", "selection", "weights", "emphasis", "pacing")
+"""What only some decisions have."""
+
 
 class Journal:
     """The records of one run folder. ``timings.jsonl`` is apart so that the others can be compared bit by bit."""
@@ -46,7 +49,7 @@ class Journal:
             entry["scores"] = dict(decision.scores)
         if decided:
             state = decision.state()
-            entry |= {name: state[name] for name in ("mixture", "selection", "weights") if name in state}
+            entry |= {name: state[name] for name in _MORE if name in state}
         self.steps.write(entry)
 
     def observation(

@@ -13,11 +13,12 @@ from rota.training.alarms import Alarms
 from rota.training.config import TrainingConfig
 from rota.training.journal import Journal, tokens_by_language
 from rota.training.listeners import Listener
+from rota.training.pacing import paced
 from rota.training.probe import Probe
 from rota.training.spot_checks import SpotCheck, SpotChecks
 from rota.training.streams import Streams
 from rota.training.turns import Turns
-from rota.types import Alarm, Arm, Batch, Checkpointable, Decision, State, Student
+from rota.types import Alarm, Arm, Batch, Checkpointable, Decision, Pacing, State, Student
 
 logger = logging.getLogger(__name__)
 
@@ -80,6 +81,8 @@ class Loop:
     def _update(self, decision: Decision, until: int) -> None:
         with self.journal.timed("batches"):
             batches = self.streams.draw(decision, self._ours)
+        if decision.pacing is not None:
+            batches = self._paced(batches, decision.pacing)
         with self.journal.timed("updates"):
             loss = self.student.update(batches, lambda: self._draw_next(until))
         self.step += 1
@@ -89,6 +92,13 @@ class Loop:
         for listener in self.listeners:
             listener.updated(self.step, decision, loss, self.seen)
         self._raise(self.alarms.updated(self.step, decision, loss, self.seen))
+
+    def _paced(self, batches: list[Batch], pacing: Pacing) -> list[Batch]:
+        if self.team.size > 1:
+            found = f"{self.team.size} processes train this run"
+            raise ValueError(f"{found}, and weights by dropout variance are for one; leave teacher.curriculum out")
+        with self.journal.timed("observations"):
+            return paced(self.probe.student, batches, pacing, self.step)
 
     def _draw_next(self, until: int) -> list[Batch]:
         """The batches of the update after this one, unless they depend on what the teacher is told between."""

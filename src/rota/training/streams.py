@@ -34,6 +34,7 @@ class Streams(dict[Arm, BatchStream]):
         self._rng = np.random.default_rng([seed, 1])
         self._mixed = False  # whether the generator has been used
         self._selections: dict[Arm, Selection] = {}
+        self._emphasised: set[Arm] = set()  # arms whose streams have been given weights of their sentences
         self._ahead: Ahead | None = None
 
     def draw(self, decision: Decision, ours: Sequence[bool]) -> list[Batch]:
@@ -76,6 +77,9 @@ class Streams(dict[Arm, BatchStream]):
     def _prepared(self, arm: Arm, decision: Decision) -> BatchStream:
         """The stream with the shares and the selection of the decision."""
         stream = self._stream(arm, decision)
+        if decision.emphasis is not None or arm in self._emphasised:
+            stream.emphasise(decision.emphasis)
+            self._emphasised.add(arm)
         if decision.mixture is not None and decision.mixture.unit == "sentence":
             stream.mix(decision.mixture.shares)
         if decision.selection != self._selections.get(arm):
@@ -115,4 +119,7 @@ def _weighted(batch: Batch, decision: Decision) -> Batch:
     if decision.mixture is not None and decision.mixture.unit == "sentence":
         raise ValueError("weights of the loss need batches of one arm each; use a mixture of batches")
     weight = decision.weights.get(batch.arm, 1.0)
-    return batch if weight == 1 else replace(batch, weights=np.full(batch.sentences, weight, dtype=np.float32))
+    if weight == 1:
+        return batch
+    weights = np.float32(weight) * (np.ones(batch.sentences, np.float32) if batch.weights is None else batch.weights)
+    return replace(batch, weights=weights)

@@ -13,6 +13,7 @@ from rota.settings import Count, Duration
 from rota.teachers.bandits.base import Bandit, Policy
 from rota.teachers.bandits.matiisen import Naive, Sampling, Window
 from rota.teachers.base import (
+    EXACT,
     Classroom,
     LossKind,
     SizeChange,
@@ -127,6 +128,10 @@ class TSCLConfig(TeacherConfig):
                 why = f"algorithm {self.algorithm!r} fits slopes to losses and has no rewards"
                 raise ValueError(f"{name} is {value!r}, but {why}; remove it, or use online or sampling")
         return self
+
+    @property
+    def guarded(self) -> bool:
+        return self.variant not in EXACT
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Teacher:
         teacher = self._bandit(classroom.arms, rng)

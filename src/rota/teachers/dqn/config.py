@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from rota.measures import DevLoss, GroupLosses, JointLoss
-from rota.settings import ConfigError, Count, Duration, DurationField, where_used
+from rota.settings import ConfigError, Count, Duration, DurationField
 from rota.teachers.base import (
+    EXACT,
     Classroom,
     LossKind,
     SizeChange,
@@ -54,6 +55,7 @@ class DQNConfig(TeacherConfig):
         source="the paper",
         reference="the paper, Algorithm 2; Mnih et al. 2013; Kumar et al. 2019",
     )
+    later: ClassVar[tuple[str, ...]] = ("state_sentences",)
     name: Literal["dqn"] = "dqn"
     variant: Variant = Field("paper", description="released: all options as in the authors' code")
     warmup: WarmupField = Field(
@@ -123,6 +125,10 @@ class DQNConfig(TeacherConfig):
             )
         return self
 
+    @property
+    def guarded(self) -> bool:
+        return self.variant not in EXACT
+
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Teacher:
         from rota.teachers.dqn.agent import DQN  # needs torch, which reading a config does not
 
@@ -154,10 +160,6 @@ class DQNConfig(TeacherConfig):
             summed=self.state_loss == "summed",
             spread=self.state_sentences == "spread",
         )
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return where_used(self, write(self), "state_sentences")
 
     @classmethod
     def short_run(cls) -> dict[str, Any]:

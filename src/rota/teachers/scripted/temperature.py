@@ -109,11 +109,10 @@ class TemperatureConfig(OpenLoopConfig):
             raise ValueError("temperature and schedule are both given; keep one of them")
         return self
 
-    @model_serializer(mode="wrap")
-    def _one_written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def written(self, dumped: dict[str, Any]) -> dict[str, Any]:
         """A constant temperature is written as before there were schedules."""
         unused = "schedule" if self.schedule is None else "temperature"
-        return {name: value for name, value in write(self).items() if name != unused}
+        return {name: value for name, value in super().written(dumped).items() if name != unused}
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Temperature | AnnealedTemperature:
         sizes = {arm: classroom.sizes[arm] for arm in classroom.select(self.languages)}

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import (
-    BeforeValidator,
-    Field,
-    PlainSerializer,
-    PlainValidator,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, model_validator
 
 from rota.measures import Measure
-from rota.settings import ConfigError, Duration, parse_duration, where_used, written_duration
+from rota.settings import ConfigError, Duration, parse_duration, written_duration
 from rota.teachers.base import Classroom, OpenLoopConfig, TeacherConfig
 from rota.teachers.card import Card
 from rota.teachers.scripted.temperature import AnnealedTemperature, TemperatureConfig
@@ -99,6 +91,7 @@ class TwoPhaseConfig(OpenLoopConfig):
         source="Choi '23",
         reference="Choi et al. 2023, Order Matters in the Presence of Dataset Imbalance",
     )
+    later: ClassVar[tuple[str, ...]] = ("restart_learning_rate",)
     name: Literal["two-phase"] = "two-phase"
     first: Annotated[Phase, BeforeValidator(named)] = Field(
         ProportionalConfig(languages="high-resource"), description="the schedule until the switch"
@@ -128,9 +121,8 @@ class TwoPhaseConfig(OpenLoopConfig):
             raise ValueError(f"epochs is {self.epochs:g}, but switch is {self.switch}; epochs needs switch: auto")
         return self
 
-    @model_serializer(mode="wrap")
-    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        written = where_used(self, write(self), "restart_learning_rate")
+    def written(self, dumped: dict[str, Any]) -> dict[str, Any]:
+        written = super().written(dumped)
         return {name: value for name, value in written.items() if name != "epochs" or self.switch == "auto"}
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> TwoPhase:

@@ -12,7 +12,7 @@ from rota.training.alarms.base import Detector
 from rota.training.spot_checks import SpotCheck
 from rota.types import Alarm, Arm, State
 
-EPOCHS: Final = 2.0  # before that hardly a sentence was seen twice
+EPOCHS: Final = 1.0  # before that, sampled training sentences are mostly ones that were not seen yet
 PATIENCE: Final = 3  # validations without a better dev loss
 BETTER: Final = 0.005  # nats per token: what counts as better
 FELL: Final = 0.05  # nats per token, and twice its error: how far the training loss must have fallen meanwhile
@@ -44,7 +44,7 @@ class ByHeart(Detector):
     def checked(self, step: int, check: SpotCheck) -> Iterable[Alarm]:
         """Called after :meth:`validated` of the same step."""
         for arm, loss in check.train_loss.items():
-            if check.epochs[arm] >= 1:
+            if check.epochs[arm] >= EPOCHS:
                 self._train.setdefault(arm, []).append(Sampled(step, *loss))
         return list(self._alarms(step, check))
 
@@ -52,7 +52,7 @@ class ByHeart(Detector):
         for arm in check.train_loss:
             dev, train = self._dev.get(arm, []), self._train.get(arm, [])
             since = stopped_at([loss for _, loss in dev])
-            if check.epochs[arm] < EPOCHS or since is None:
+            if not train or since is None:
                 continue
             began = dev[since][0]
             before = [sampled for sampled in train if sampled.step <= began][-POOLED:]

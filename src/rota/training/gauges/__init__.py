@@ -1,9 +1,10 @@
 """How each measure is taken: one gauge for every class in ``rota/measures.py``.
 
 A gauge (``base.py``) reads its value from the student and the dev sets when the teacher is to be told, and may follow
-the updates in between; what it remembers is saved. ``losses.py`` has those of losses, ``source.py`` that of the
-gain from the source, ``alignment.py`` that of gradients along the goal's. ``GAUGES`` below is the table that the probe
-looks measures up in; a teacher of a user's own can bring more (``TeacherConfig.gauges``).
+the updates in between; what it remembers is saved. ``losses.py`` has those of losses, ``source.py`` that of the gain
+from the source, ``alignment.py`` that of gradients along the goal's, ``sentences.py`` those that score every training
+sentence. ``GAUGES`` below is the table that the probe looks measures up in; a teacher of a user's own can bring more
+(``TeacherConfig.gauges``).
 """
 
 from __future__ import annotations
@@ -11,7 +12,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rota.measures import Alignment, DevLoss, GroupLosses, JointLoss, Measure, SourceGain, TrainLoss, TrainSampleLoss
+from rota.measures import (
+    Alignment,
+    DevLoss,
+    EmbeddingNorm,
+    GroupLosses,
+    JointLoss,
+    Measure,
+    SourceGain,
+    SourceNorms,
+    TrainLoss,
+    TrainSampleLoss,
+    TrainSetLosses,
+)
 from rota.training.gauges.alignment import AlignmentGauge
 from rota.training.gauges.base import Gauge
 from rota.training.gauges.losses import (
@@ -21,6 +34,7 @@ from rota.training.gauges.losses import (
     TrainLossGauge,
     TrainSampleLossGauge,
 )
+from rota.training.gauges.sentences import EmbeddingNormGauge, SourceNormsGauge, TrainSetLossesGauge
 from rota.training.gauges.source import SourceGainGauge
 
 Gauges = Mapping[type[Measure], type[Gauge[Any]]]
@@ -32,6 +46,9 @@ GAUGES: Gauges = {
     GroupLosses: GroupLossesGauge,
     SourceGain: SourceGainGauge,
     TrainSampleLoss: TrainSampleLossGauge,
+    EmbeddingNorm: EmbeddingNormGauge,
+    SourceNorms: SourceNormsGauge,
+    TrainSetLosses: TrainSetLossesGauge,
     Alignment: AlignmentGauge,
 }
 
