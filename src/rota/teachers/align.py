@@ -205,7 +205,8 @@ class Tilt:
         known = self.counts > 0
         counts = np.where(known, self.counts, 1.0)
         means = self.totals / counts
-        deviation = math.sqrt(float((self.squares / counts - means**2)[known].mean()))
+        variance = float((self.squares / counts - means**2)[known].mean())
+        deviation = math.sqrt(max(0.0, variance))  # rounding may leave it below 0 where all updates were alike
         if not deviation > 0:
             return np.zeros(len(self.arms))
         baseline = float((shares * means)[known].sum() / shares[known].sum())
