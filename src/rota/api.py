@@ -150,7 +150,7 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
         student,
         turns,
         Streams(stream, streams_seed),
-        Probe(student, sets, config.teacher.gauges()),
+        Probe(student, sets, config.teacher.gauges(), averaged=config.student.average is not None),
         Journal(run, Record if team.first else NoRecord),
         Run(run).checkpoints(training.keep),
         training,

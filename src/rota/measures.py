@@ -95,6 +95,7 @@ class DevLoss(Measure):
     weights: Weights = "raw"
     smoothed: bool = False  # with the label smoothing of training
     data: Literal["dev", "first-arm-train"] = "dev"
+    calibrated: bool = False  # at the best softmax temperature, so that being too sure of itself does not count
 
     def imagine(self, scene: Scene) -> dict[str, Any]:
         arms = scene.losses if self.arms == "all" else scene.train_losses
@@ -206,8 +207,8 @@ class SourceNorms(Measure):
 class TrainSetLosses(Measure):
     """Losses of all training sentences in evaluation mode: their means, by arm. A forward pass over everything.
 
-    From the second time on, how little the loss of each sentence has fallen since the last time, relative to what it
-    was, becomes the column ``relative-loss``, by which decisions can select: a small fall is hard.
+    What each sentence has becomes the column ``loss``, by which decisions can select. From the second time on, how
+    little it has fallen since the last time, relative to what it was, becomes ``relative-loss``: a small fall is hard.
     """
 
     record: ClassVar[str | None] = "train_set_loss"
@@ -269,3 +270,18 @@ class Alignment(Measure):
         mean = sum(effects.values()) / len(effects)
         by_language = {name: (updates * effect, updates * effect**2) for name, effect in effects.items()}
         return Aligned(updates * mean, updates * mean**2, updates, by_language if self.languages else {})
+
+
+@dataclass(frozen=True)
+class WeightChange(Measure):
+    """How far the weights have moved during the updates since the last observation: a number from 0 up, in nats.
+
+    A normal distribution is fitted to the entries of each weight matrix, then and now; the value is the symmetric
+    Kullback-Leibler divergence of the two, averaged over the matrices.
+    """
+
+    record: ClassVar[str | None] = "weight_change"
+
+    def imagine(self, scene: Scene) -> float:
+        """The weights of a scripted student move as far as its losses."""
+        return float(np.mean([(scene.before[arm] - loss) ** 2 for arm, loss in scene.losses.items()]))

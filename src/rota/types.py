@@ -105,6 +105,17 @@ class Emphasis(NamedTuple):
     power: float
 
 
+class Scoring(NamedTuple):
+    """Of more candidates than are needed, the best ``share``, by a weighted sum of columns.
+
+    The score of a sentence is the sum of weight times (rank - 1/2); ranks are those within its language, by the columns
+    that a :class:`Selection` knows. Candidates are the next sentences that the arm has.
+    """
+
+    weights: Mapping[str, float]
+    share: float
+
+
 class Pacing(NamedTuple):
     """Steadier predictions count more: weights of the loss from the variance of predictions under dropout."""
 
@@ -198,6 +209,7 @@ class Decision:
     selection: Selection | None = None
     weights: Mapping[Arm, float] | None = None  # of the loss, by arm; an arm that is missing has weight 1
     emphasis: Emphasis | None = None  # weights of the loss by sentence
+    scoring: Scoring | None = None  # takes the place of a selection
     pacing: Pacing | None = None  # weights of the loss by token, measured before the update
 
     def state(self) -> State:
@@ -212,6 +224,8 @@ class Decision:
             state["weights"] = dict(self.weights)
         if self.emphasis is not None:
             state["emphasis"] = self.emphasis._asdict()
+        if self.scoring is not None:
+            state["scoring"] = {"weights": dict(self.scoring.weights), "share": self.scoring.share}
         if self.pacing is not None:
             state["pacing"] = self.pacing._asdict()
         return state
@@ -222,6 +236,7 @@ class Decision:
             "mixture": Mixture,
             "selection": Selection,
             "emphasis": Emphasis,
+            "scoring": Scoring,
             "pacing": Pacing,
         }
         more = {name: kind(**state[name]) for name, kind in kinds.items() if state.get(name) is not None}
@@ -358,6 +373,10 @@ class ProbedStudent(Student, Protocol):
         """Frobenius norm of the embedding matrix."""
         ...
 
+    def weight_moments(self) -> FloatArray:
+        """(matrices, 2): mean and standard deviation of the entries of every weight matrix, in order."""
+        ...
+
 
 class BatchStream(Checkpointable, Protocol):
     """Endless, shuffled, resumable batches of one arm."""
@@ -376,6 +395,10 @@ class BatchStream(Checkpointable, Protocol):
 
     def emphasise(self, emphasis: Emphasis | None) -> None:
         """From the next batch on with weights of its sentences, or without; not part of the state."""
+        ...
+
+    def score(self, scoring: Scoring | None) -> None:
+        """From the next batch on only the best of more candidates, or all; not part of the state."""
         ...
 
     def mix(self, shares: Mapping[Arm, float]) -> None:

@@ -83,7 +83,7 @@ def test_evaluating_scores_every_language_and_repeats_nothing(road, project):
     assert translations == ["40.test.lala.beam2-1.txt", "40.test.lato.beam2-1.txt"]
     assert len((run / "translations" / translations[0]).read_text().splitlines()) == 9
     written = (run / "evals.jsonl").read_text()
-    assert len(written.splitlines()) == 4, "two languages, two metrics"
+    assert len(written.splitlines()) == 6, "two languages, three metrics"
     assert road("evaluate", "runs/small")[1] == output
     assert (run / "evals.jsonl").read_text() == written
 

@@ -10,7 +10,7 @@ from test_mixtures import EXTENTS
 from rota.data.batches import make_stream
 from rota.data.selection import Ranks, rarity, rarity_sum
 from rota.data.store import Flat, Sentences
-from rota.types import Emphasis, Selection
+from rota.types import Emphasis, Scoring, Selection
 
 TRAIN = STORE.split("train")
 SIZES = {arm: stop - start for arm, (start, stop) in EXTENTS.items()}
@@ -101,7 +101,7 @@ def test_a_measured_column_replaces_the_one_before():
         stop - start - 2,
         stop - start - 1,
     ]
-    with pytest.raises(ValueError, match="unknown column 'beauty' .*; known: length, rarity, rarity-sum, norm"):
+    with pytest.raises(ValueError, match="unknown column 'beauty' .*; known: length, rarity, rarity-sum, norm, loss"):
         ranks.put("beauty", np.zeros(len(TRAIN)))
 
 
@@ -115,3 +115,41 @@ def test_the_least_number_is_saved_only_where_there_is_one():
     other = make_stream(STORE, "az", 1_000, 1)
     other.load_state_dict(state)
     assert np.array_equal(next(other).target, next(stream).target)
+
+
+def test_the_best_candidates_are_chosen_and_the_others_wait_for_the_next_epoch():
+    stream, plain = make_stream(STORE, "az", 1_000, 1), make_stream(STORE, "az", 1_000, 1)
+    stream.score(Scoring({"length": -1.0}, 0.25))
+    batch = next(stream)
+    candidates = [next(plain) for _ in range(stream.state_dict()["position"])]
+    # Four budgets of candidates, batches being as near the budget as they can.
+    assert 3 <= len(candidates) <= 5
+    lengths = np.sort(np.concatenate([each.target_lengths for each in candidates]))
+    assert np.sort(batch.target_lengths).tolist() == lengths[: batch.sentences].tolist()
+    assert batch.tokens == pytest.approx(1_000, abs=int(max(batch.target_lengths)))
+    stream.score(None)
+    assert np.array_equal(next(stream).target, next(plain).target)
+
+
+def test_scores_add_up_over_columns():
+    side = flat([5, 2, 9, 2, 40, 30], np.arange(6))
+    ranks = Ranks(Sentences(side, side, {"az": (0, 4), "be": (4, 6)}))
+    ranks.put("loss", np.array([1.0, 2, 3, 4, 0, 9], dtype=np.float32))
+    found = ranks.scores(Scoring({"length": 2.0, "loss": -1.0}, 0.5), np.array([0, 3, 5]))
+    # Ranks of length 0.5, 0.25 and 0; of loss 0, 0.75 and 0.5.
+    assert found == pytest.approx([2 * 0 + 0.5, 2 * -0.25 - 0.25, 2 * -0.5 - 0])
+
+
+def test_a_corpus_smaller_than_the_candidates_gives_its_best_share():
+    arm = min(SIZES, key=SIZES.get)
+    start, stop = EXTENTS[arm]
+    stream = make_stream(STORE, arm, 10**7, 1)
+    stream.score(Scoring({"length": 1.0}, 0.5))
+    batch = next(stream)
+    total = int(TRAIN.target.lengths(np.arange(start, stop)).sum())
+    assert batch.tokens == pytest.approx(total / 2, abs=int(max(batch.target_lengths)))
+
+
+def test_a_scoring_without_a_share_is_refused():
+    with pytest.raises(ValueError, match=r"a scoring keeps 0 of the candidates; the share must be above 0, at most 1"):
+        make_stream(STORE, "az", 1_000, 1).score(Scoring({"length": 1.0}, 0))

@@ -34,13 +34,13 @@ def job_of(tmp_path, evaluation):
     return plan(suite, tmp_path / "runs", rows=["uniform"], seeds=[1], overrides=overrides)[0]
 
 
-def write_scores(job, steps):
+def write_scores(job, steps, metrics=("bleu", "chrf")):
     """What ``rota evaluate`` records of a run that is scored with these checkpoints."""
     wanted = job.config.evaluation
     job.folder.mkdir(parents=True, exist_ok=True)
     model = {"step": steps[-1], "steps": steps, "combine": wanted.combine, "select": wanted.select}
-    score = {"split": "test", "search": wanted.search, "metric": "bleu", "score": 20.0}
-    entries = [model | score | {"language": name} for name in sorted(LANGUAGES)]
+    score = {"split": "test", "search": wanted.search, "score": 20.0}
+    entries = [model | score | {"language": name, "metric": metric} for name in sorted(LANGUAGES) for metric in metrics]
     (job.folder / "evals.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
 
 
@@ -269,3 +269,20 @@ def test_what_is_left_of_a_job_is_its_updates_and_its_scoring(tmp_path):
 )
 def test_an_estimate_says_where_it_comes_from_and_what_it_leaves_out(pace, words):
     assert pace.source.endswith(words)
+
+
+@pytest.mark.parametrize(
+    ("asked", "recorded", "scored"),
+    [
+        (None, ("bleu", "chrf"), True),
+        (None, ("loss",), False),
+        (None, ("bleu", "loss"), False),
+        (["loss"], ("loss",), True),
+        (["loss"], ("bleu", "chrf"), False),
+    ],
+)
+def test_a_run_is_scored_if_it_has_the_metrics_asked_for(tmp_path, asked, recorded, scored):
+    """The loss is not waited for beside others: runs of earlier versions do not have it."""
+    job = job_of(tmp_path, {} if asked is None else {"metrics": asked})
+    write_scores(job, [80], metrics=recorded)
+    assert is_scored(job, LANGUAGES) is scored

@@ -203,6 +203,8 @@ def test_two_commands_do_not_work_on_one_folder(tmp_path):
         ({}, {"select": "loss", "window": 2}, ["--select", "loss", "--combine", "ensemble", "--window", "2"]),
         ({}, {"window": 2, "select_beam": 2}, []),
         ({}, {"length_penalty": 0.6}, ["--length-penalty", "0.6"]),
+        ({}, {"metrics": "loss"}, ["--metrics", "loss"]),
+        ({"metrics": "loss"}, {}, ["--metrics", "bleu,chrf,loss"]),
     ],
 )
 def test_a_run_is_scored_as_its_suite_says_now(tmp_path, before, now, options):

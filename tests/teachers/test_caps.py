@@ -51,7 +51,11 @@ class Room:
         self.number += 1
         falling = 9.0 - self.number
         measured = {
-            DevLoss(arms="all", tokens=1_000, weights="average"): {"az": dev, "be": falling, "tr": falling},
+            DevLoss(arms="all", tokens=1_000, weights="average", calibrated=True): {
+                "az": dev,
+                "be": falling,
+                "tr": falling,
+            },
             TrainSampleLoss(tokens=1_000, weights="average"): {"az": train, "be": falling, "tr": falling},
         }
         self.teacher.tell(Observation(self.step, ((Decision("az", "told"), 1),), measured, seen))

@@ -54,7 +54,26 @@ CASES = {
         "decide_every": 2,
         "curriculum": {"name": "relative-loss", "every": 9, "target": 1.0},
     },
+    "temperature with an actor and a critic": {
+        "name": "temperature",
+        "curriculum": {"name": "actor-critic", "every": 3, "refresh_every": 11, "memory": 6},
+    },
     "mixed with self-paced weights": {"name": "mixed", "curriculum": {"name": "dropout-variance", "until": 20}},
+    "ccl-m": {
+        "name": "ccl-m",
+        "baseline": {"az": 4.0, "be": 4.0, "tr": 3.0, "ru": 3.0},
+        "every": 3,
+        "threshold": 0.4,
+    },
+    "ccl-m after a warm-up": {
+        "name": "ccl-m",
+        "baseline": dict.fromkeys(("az", "be", "tr", "ru"), 5.0),
+        "relatives": {"az": ["tr"]},
+        "every": 10,
+        "warmup": 7,
+        "decide_every": 2,
+    },
+    "weight-change": {"name": "weight-change", "decide_every": 3, "warmup": 10},
     "tscl": {"name": "tscl", "warmup": 10},
     "tscl without a warm-up": {"name": "tscl", "warmup": None, "reward_scale": "quantiles"},
     "tscl naive": {"name": "tscl", "warmup": 10, "algorithm": "naive", "window": 3},
@@ -140,8 +159,8 @@ def test_another_seed_gives_another_schedule():
 @pytest.mark.parametrize("case", CASES)
 def test_open_loop_schedules_do_not_listen_and_the_others_do(case):
     name = CASES[case]["name"]
-    watches = CASES[case].get("curriculum", {}).get("name") in ("norm", "relative-loss")
-    listens = watches or name.startswith(("tscl", "dqn", "align", "caps", "own_", "weights")) or name in PRESETS
+    watches = CASES[case].get("curriculum", {}).get("name") in ("norm", "relative-loss", "actor-critic")
+    listens = watches or name.startswith(("tscl", "dqn", "align", "caps", "own_", "weight", "ccl-m")) or name in PRESETS
     assert Rehearsal(CASES[case]).turns.listens == listens
 
 

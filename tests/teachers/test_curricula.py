@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from rota.measures import DevLoss, EmbeddingNorm, SourceNorms, TrainSetLosses
+from rota.measures import DevLoss, EmbeddingNorm, JointLoss, SourceNorms, TrainSetLosses
 from rota.settings import ConfigError
 from rota.teachers import AnyTeacherConfig, build_teacher
 from rota.teachers.curricula import CURRICULA
+from rota.teachers.curricula.actor_critic import STATES, Learner, features
 from rota.testing import Rehearsal
 from rota.testing.contract import CLASSROOM, observation_of
-from rota.types import Emphasis, Pacing, Selection
+from rota.types import Emphasis, Pacing, Scoring, Selection
 
 
 def config(values):
@@ -161,6 +162,20 @@ def test_a_measurement_is_due_where_the_teacher_is_told_not_where_a_phase_ends()
     assert [step for step, is_due in due.items() if is_due] == [20, 25]
 
 
+def test_a_teacher_that_is_told_at_shares_of_the_run_is_told_of_the_curriculum_then():
+    """This one is told every 2 % of the run, 4 updates; a phase ends after 6, so it is measured at 8."""
+    room = Rehearsal({"name": "loss-softmax", "curriculum": {"name": "relative-loss", "every": 6}})
+    assert room.turns.observe_every == 4
+    watched = []
+    for step in range(1, 25):
+        room.ask()
+        room.play()
+        if TrainSetLosses() in (room.turns.due(room.step) or ()):
+            watched.append(step)
+        room.tell()
+    assert watched == [8, 16, 24]
+
+
 # Dropout variance (Wan et al. 2020)
 
 
@@ -168,6 +183,93 @@ def test_batches_are_weighted_until_the_step_that_the_config_names():
     teacher = build({"name": "dropout-variance", "samples": 4, "power": 1, "until": "10%"})
     assert teacher.ask(19).pacing == Pacing(4, 1)
     assert teacher.ask(20).pacing is None
+
+
+# Actor and critic (after Zhao et al. 2020)
+
+
+def value(coefficients, state, action):
+    """The critic, term by term."""
+    terms = [1.0, *state, *action, *(s * a for s in state for a in action), *(a * a for a in action)]
+    return sum(c * term for c, term in zip(coefficients, terms, strict=True))
+
+
+def filled_learner(count=12, actions=2):
+    rng = np.random.default_rng(5)
+    learner = Learner(actions, memory=8, step_size=0.1)
+    for _ in range(count):
+        learner.learn(rng.normal(size=STATES), rng.uniform(-1, 1, actions), float(rng.normal()))
+    return learner
+
+
+def test_the_critic_is_the_ridge_regression_over_its_memory():
+    learner = filled_learner()
+    assert len(learner.memory) == 8
+    gains = np.array([gain for _, _, gain in learner.memory])
+    found = learner.critic()
+
+    def objective(coefficients):
+        errors = [value(coefficients, s, a) - gain / gains.std() for s, a, gain in learner.memory]
+        return np.sum(np.square(errors)) + np.sum(np.square(coefficients[1:]))
+
+    lowest = objective(found)
+    for number in range(len(found)):
+        for change in (-1e-3, 1e-3):
+            assert objective(found + change * np.eye(len(found))[number]) > lowest
+    row = features(np.array([[1.0, 2.0, 3.0]]), np.array([[4.0, 5.0]]))[0]
+    assert row.tolist() == [1, 1, 2, 3, 4, 5, 4, 5, 8, 10, 12, 15, 16, 25]
+
+
+def test_the_actor_climbs_what_the_critic_says():
+    learner = filled_learner()
+    coefficients, states = learner.critic(), [state for state, _, _ in learner.memory]
+    before = learner.matrix.copy()
+
+    def mean_value(matrix):
+        actions = [np.tanh(matrix @ np.array([1.0, *state])) for state in states]
+        return np.mean([value(coefficients, s, a) for s, a in zip(states, actions, strict=True)])
+
+    gradient = np.zeros_like(before)
+    for index in np.ndindex(*before.shape):
+        step = np.zeros_like(before)
+        step[index] = 1e-5
+        gradient[index] = (mean_value(before + step) - mean_value(before - step)) / 2e-5
+    assert learner._ascent(coefficients, np.array(states)) == pytest.approx(gradient, abs=1e-7)
+
+
+def test_weights_are_named_for_a_period_and_learned_from_the_gain_of_the_dev_loss():
+    teacher = build({"name": "actor-critic", "every": 2, "refresh_every": 100, "noise": 0.0})
+    joint = JointLoss(tokens=2_000, weights="average")
+    assert set(teacher.watches) == {joint, TrainSetLosses()}
+    assert teacher.ask(0).scoring is None
+    told(teacher, 1, {JointLoss: 5.0, TrainSetLosses: MEANS})
+    # The actor begins with weights of 0 for everything.
+    assert teacher.ask(1).scoring == Scoring({"length": 0.0, "rarity": 0.0, "loss": 0.0}, 0.5)
+    assert teacher.watches == ()
+    told(teacher, 2, {})
+    teacher.ask(2)
+    assert teacher.watches == (joint,)
+    told(teacher, 3, {JointLoss: 4.5})
+    ((state, action, gain),) = teacher._learner.memory
+    assert state.tolist() == [5.0, 0.0, 1 / 200]
+    assert action.tolist() == [0.0, 0.0, 0.0]
+    assert gain == 0.5
+    teacher.ask(3), told(teacher, 4, {})
+    teacher.ask(4), told(teacher, 5, {JointLoss: 4.6})
+    assert teacher._learner.memory[1][0].tolist() == [4.5, 0.5, 3 / 200]
+    assert teacher._learner.memory[1][2] == pytest.approx(-0.1)
+
+
+def test_an_actor_learns_which_sentences_help():
+    """Gains grow with the weight of the first feature: the actor learns to ask for it, and not for the second."""
+    rng, learner = np.random.default_rng(2), Learner(2, memory=200, step_size=0.05)
+    for _ in range(300):
+        state = rng.normal(size=STATES)
+        action = np.clip(learner.act(state) + 0.3 * rng.normal(size=2), -1, 1)
+        learner.learn(state, action, 0.01 * action[0] - 0.01 * action[1] ** 2 + 0.005 * rng.normal())
+    mean = np.mean([learner.act(rng.normal(size=STATES)) for _ in range(50)], axis=0)
+    assert mean[0] > 0.8
+    assert abs(mean[1]) < 0.3
 
 
 # All of them

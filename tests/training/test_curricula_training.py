@@ -33,6 +33,7 @@ CURRICULA = {
     },
     "relative-loss": {"name": "relative-loss", "every": 4, "until": 17, "least": 10},
     "dropout-variance": {"name": "dropout-variance", "samples": 2, "until": 12},
+    "actor-critic": {"name": "actor-critic", "every": 2, "refresh_every": 7, "tokens": 60},
 }
 
 

@@ -6,7 +6,7 @@ from rota.measures import DevLoss, GroupLosses, JointLoss, TrainSampleLoss
 from rota.training.devsets import DevSets
 from rota.training.probe import Probe
 from rota.training.turns import Window
-from rota.types import Decision, SentenceLosses
+from rota.types import Decision, Examined, SentenceLosses
 
 
 def sentences(lengths_by_language):
@@ -40,6 +40,13 @@ class CountingStudent:
         self.shown.append(len(first))
         return SentenceLosses(first * tokens * (10.0 if smoothed else 1.0), tokens)
 
+    def examine(self, batches, *, temperatures=(), weights="raw"):
+        """Every second token is right; averaged weights have half the loss; the best temperature is 1 / 0.85."""
+        sums, tokens = self.losses(batches)
+        sums = sums / 2 if weights == "average" else sums
+        losses = [sums + tokens * (1 / temperature - 0.85) ** 2 - tokens * 0.15**2 for temperature in temperatures]
+        return Examined(sums, tokens, tokens // 2, np.array(losses))
+
 
 def make(dev, *, teacher_share=0.5, train=None):
     store = FakeStore(dev, train)
@@ -63,7 +70,7 @@ def test_the_two_parts_of_a_dev_set_are_disjoint_and_together_the_whole(count, s
 def test_a_single_sentence_serves_both():
     sets = make({"az": [3], "tr": [2] * 4})
     assert sets.teacher_part("az").tolist() == sets.selection_part("az").tolist() == [0]
-    assert Probe(CountingStudent(), sets).validate(step=1)["az"] == 0.0
+    assert Probe(CountingStudent(), sets).validate(step=1).dev_loss["az"] == 0.0
 
 
 def test_a_share_of_one_uses_the_whole_set_for_both():
@@ -159,7 +166,21 @@ def test_the_released_tscl_rewards_every_language_with_a_training_batch_of_the_f
 
 def test_validation_gives_the_mean_per_token_of_every_language():
     sets = make({"az": [1, 1, 3, 1], "tr": [2, 2]}, teacher_share=1.0)
-    assert Probe(CountingStudent(), sets).validate(step=1) == {"az": (0 + 1 + 6 + 3) / 6, "tr": 4.5}
+    found = Probe(CountingStudent(), sets).validate(step=1)
+    assert found.dev_loss == {"az": (0 + 1 + 6 + 3) / 6, "tr": 4.5}
+    assert found.averaged is None
+
+
+def test_validation_records_the_calibrated_loss_its_temperature_and_the_accuracy():
+    sets = make({"az": [1, 1, 3, 1], "tr": [2, 2]}, teacher_share=1.0)
+    record = Probe(CountingStudent(), sets, averaged=True).validate(step=1).record()
+    assert list(record) == ["dev_loss", "calibrated_loss", "temperature", "accuracy", "average"]
+    assert record["dev_loss"] == {"az": (0 + 1 + 6 + 3) / 6, "tr": 4.5}
+    assert record["calibrated_loss"]["tr"] == pytest.approx(4.5 - 0.15**2)
+    assert record["temperature"]["tr"] == pytest.approx(1 / 0.85)
+    assert record["accuracy"] == {"az": 1 / 6, "tr": 0.5}
+    assert record["average"]["dev_loss"] == {"az": (0 + 1 + 6 + 3) / 12, "tr": 2.25}
+    assert record["average"]["calibrated_loss"]["az"] == pytest.approx((0 + 1 + 6 + 3) / 12 - 0.15**2)
 
 
 def test_sizes_are_reported():
@@ -194,3 +215,16 @@ def test_the_loss_on_training_sentences_is_of_the_same_ones_every_time_spread_ov
     assert read(probe, measure) == {"az": 3.0, "tr": 11.5}
     assert read(probe, measure) == {"az": 3.0, "tr": 11.5}
     assert student.shown == [6, 6]
+
+
+def test_a_calibrated_dev_loss_is_the_lowest_over_temperatures():
+    class Sure(CountingStudent):
+        """Its loss is 3 + (inverse temperature - 0.7) squared: 3.09 as it is, 3 at its best."""
+
+        def examine(self, batches, *, temperatures, weights="raw"):
+            tokens = np.concatenate([batch.target_lengths for batch in batches])
+            sums = [tokens * (3 + (1 / each - 0.7) ** 2) for each in (1.0, *temperatures)]
+            return Examined(sums[0], tokens, tokens, np.array(sums[1:]))
+
+    sets = make({"az": [2] * 10, "tr": [4] * 6})
+    assert read(Probe(Sure(), sets), DevLoss(calibrated=True)) == {"az": pytest.approx(3.0)}

@@ -16,7 +16,7 @@ from rota.training.loop import Loop
 from rota.training.probe import Probe
 from rota.training.streams import Streams
 from rota.training.turns import Turns
-from rota.types import Batch, Decision, SentenceLosses
+from rota.types import Batch, Decision, Examined, SentenceLosses
 
 
 class FakeStudent:
@@ -33,6 +33,10 @@ class FakeStudent:
     def losses(self, batches, *, smoothed=False, weights="raw"):
         count = sum(batch.sentences for batch in batches)
         return SentenceLosses(np.full(count, 3.0 * len(self.history)), np.full(count, 3))
+
+    def examine(self, batches, *, temperatures=(), weights="raw"):
+        sums, tokens = self.losses(batches, weights=weights)
+        return Examined(sums, tokens, tokens, np.tile(sums, (len(temperatures), 1)))
 
     def state_dict(self):
         return {"network": {"updates": np.array([len(self.history)])}, "history": self.history}

@@ -56,3 +56,17 @@ def test_a_restart_outside_the_run_is_refused(tmp_path, restart):
     student = STUDENT | {"learning_rate": {"peak": 0.01, "restart": restart}}
     with pytest.raises(ConfigError, match=rf"student\.learning_rate\.restart is step {restart} and the run has 12"):
         check_durations(config(tmp_path, "uniform", student))
+
+
+def test_the_orders_of_unimax_train_on_the_same_batches(tmp_path):
+    """Early, late and spread: every language's batches are the same ones, so are their tokens; only when differs."""
+    losses, tokens = {}, {}
+    for when in ("early", "spread", "late"):
+        run = Run(tmp_path / when)
+        api.train(config(tmp_path, {"name": "unimax", "epochs": 0.2, "when": when}), run.folder)
+        steps = list(run.read("steps"))
+        losses[when] = [entry["loss"] for entry in steps]
+        tokens[when] = {arm: [e["tokens"] for e in steps if e["arm"] == arm] for arm in ("lala", "lato")}
+    assert tokens["early"] == tokens["spread"] == tokens["late"]
+    assert 0 < len(tokens["early"]["lato"]) < len(tokens["early"]["lala"])
+    assert losses["early"] != losses["late"]

@@ -58,12 +58,13 @@ def test_the_checks_stay_within_their_share_of_the_computation(arms, share, toke
 TOKENS = 40_000
 
 
-def check(gains, *, seen=None, losses=None, epochs=3.0):
+def check(gains, *, seen=None, losses=None, epochs=3.0, dev_loss=None):
     arms = list(gains)
     return SpotCheck(
         {arm: Estimate(*gain) for arm, gain in gains.items()},
         {arm: Estimate(*(losses or {}).get(arm, (4.0, 0.1))) for arm in arms},
         {},
+        dev_loss or {},
         {arm: (seen or {}).get(arm, TOKENS) for arm in arms},
         dict.fromkeys(arms, epochs),
     )
@@ -127,10 +128,8 @@ def heart(dev, train, *, epochs=5.0, error=0.05):
     """Alarms about one arm with these dev losses and training losses at the validations 100, 200, ..."""
     detector, found = ByHeart(), []
     for number, (loss, sampled) in enumerate(zip(dev, train, strict=True), start=1):
-        detector.validated(100 * number, {"az": loss})
-        found += detector.checked(
-            100 * number, check({"az": (0.1, 0.1)}, losses={"az": (sampled, error)}, epochs=epochs)
-        )
+        looked = check({"az": (0.1, 0.1)}, losses={"az": (sampled, error)}, epochs=epochs, dev_loss={"az": loss})
+        found += detector.checked(100 * number, looked)
     return found
 
 
@@ -178,8 +177,9 @@ def test_a_detector_that_was_saved_goes_on(kind):
                 detector.load_state_dict(state)
             gains = {**CLEAN, "gl": (0.0, 0.001)}
             losses = dict.fromkeys(gains, (5.0 - 0.3 * number, 0.02))
-            detector.validated(number, {**dict.fromkeys(CLEAN, 4.0 + 0.1 * abs(number - 4)), "gl": 4.0})
-            found += detector.checked(number, check(gains, seen=dict.fromkeys(gains, number), losses=losses))
+            dev = {**dict.fromkeys(CLEAN, 4.0 + 0.1 * abs(number - 4)), "gl": 4.0}
+            seen = dict.fromkeys(gains, number)
+            found += detector.checked(number, check(gains, seen=seen, losses=losses, dev_loss=dev))
         return found, detector.state_dict()
 
     whole = follow(None)

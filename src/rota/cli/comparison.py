@@ -28,7 +28,7 @@ def comparison_table(found: Comparison, width: int = 100) -> Group:
     for row in found.rows:
         if row.is_group and row.name == found.averages[0]:
             table.add_section()
-        table.add_row(*cells(row)[: len(shown)], style="bold" if row.is_group else "")
+        table.add_row(*cells(row, found.metric)[: len(shown)], style="bold" if row.is_group else "")
     title = Text("\n".join(systems(found)), style="bold")
     return Group(title, table, Text("\n".join(caption(found))), Text("\n".join(found.signatures), style="dim"))
 
@@ -39,18 +39,24 @@ def headers(found: Comparison) -> list[str]:
     return ["language", "A", "B", "B - A", "95 % interval", "p", "p ar"]
 
 
-def cells(row: Row) -> list[str]:
+def cells(row: Row, metric: str) -> list[str]:
     """One row as it is printed; ``*`` marks a difference that is significant after Holm's correction."""
     star = "*" if row.p_holm is not None and row.p_holm < ALPHA else " "
     name = row.name + (" (low)" if row.low_resource else "")
-    difference = f"{row.difference:+.2f}{star}"
+    digits = _digits(metric)
+    difference = f"{row.difference:+.{digits}f}{star}"
+    sentences = _interval(row.bootstrap.interval, digits)
     if row.seeds is None:
-        scores = (f"{scores[0]:.2f}" for scores in (row.baseline, row.system))
-        sentences = _interval(row.bootstrap.interval)
+        scores = (f"{scores[0]:.{digits}f}" for scores in (row.baseline, row.system))
         return [name, *scores, difference, sentences, _p(row.bootstrap.p), _p(row.p_randomisation)]
-    means = (f"{_mean(scores):.1f} ± {_sd(scores):.1f}" for scores in (row.baseline, row.system))
+    rounded = 3 if metric == "loss" else 1
+    means = (f"{_mean(scores):.{rounded}f} ± {_sd(scores):.{rounded}f}" for scores in (row.baseline, row.system))
     p_values = (_p(row.seeds.p_t), _p(row.seeds.p_permutation))
-    return [name, *means, difference, _interval(row.seeds.interval), *p_values, _interval(row.bootstrap.interval)]
+    return [name, *means, difference, _interval(row.seeds.interval, digits), *p_values, sentences]
+
+
+def _digits(metric: str) -> int:
+    return 3 if metric == "loss" else 2
 
 
 def systems(found: Comparison) -> list[str]:
@@ -65,7 +71,8 @@ def caption(found: Comparison) -> list[str]:
     languages = len(found.sentences)
     fewest, most = min(found.sentences.values()), max(found.sentences.values())
     size = f"{most:,} sentences each" if fewest == most else f"{fewest:,} to {most:,} sentences"
-    lines = [f"{LABELS[found.metric]} on the {found.split} sets of {languages} languages, {size}."]
+    label = "Cross-entropy (nats per token, less is better)" if found.metric == "loss" else LABELS[found.metric]
+    lines = [f"{label} on the {found.split} sets of {languages} languages, {size}."]
     lines += _seed_caption(found) if _has_seeds(found) else _run_caption(found)
     return [*lines, *(f"Note: {note}." for note in found.notes)]
 
@@ -92,7 +99,7 @@ def _seed_caption(found: Comparison) -> list[str]:
         f"95 % (sent.): {found.resamples:,} paired bootstrap resamples of the sentences, these models given.",
         _marks("p t", found),
         f"With this spread over seeds the t test finds a true {found.rows[-1].name} difference of "
-        f"{seeds.smallest_detectable:.2f} with probability 0.8.",
+        f"{seeds.smallest_detectable:.{_digits(found.metric)}f} with probability 0.8.",
     ]
 
 
@@ -113,8 +120,8 @@ def _p(value: float) -> str:
     return "<0.001" if value < 0.0005 else f"{value:.3f}"
 
 
-def _interval(ends: tuple[float, float]) -> str:
-    return f"{ends[0]:+.2f} to {ends[1]:+.2f}"
+def _interval(ends: tuple[float, float], digits: int) -> str:
+    return f"{ends[0]:+.{digits}f} to {ends[1]:+.{digits}f}"
 
 
 def _mean(scores: Iterable[float]) -> float:
@@ -170,7 +177,7 @@ def comparison_latex(found: Comparison) -> str:
     for row in found.rows:
         if row.is_group and row.name == found.averages[0]:
             lines.append(r"\midrule")
-        lines.append(_latex_row(cells(row)))
+        lines.append(_latex_row(cells(row, found.metric)))
     text = " ".join(_latex(line) for line in (*systems(found), *caption(found)))
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", rf"\caption{{{text}}}", r"\end{table}", ""])
 

@@ -78,7 +78,7 @@ def run_demo(corpus: str, teacher: str, folder: Path) -> None:
     if loop.step < loop.steps:
         return None
     views.console.rule("3. Translating the test sets")
-    evaluation = evaluate_with_display(run)
+    evaluation = evaluate_with_display(run, metrics="bleu,chrf")
     _show_results(run, store, evaluation, config, command)
     return None
 

@@ -96,7 +96,10 @@ def export(
     ] = False,
     combine: Annotated[
         str | None,
-        typer.Option(help="last, or average: the mean of the weights of the checkpoints selected, or of the last 4."),
+        typer.Option(
+            help="last; average: the mean of the weights of the checkpoints selected, or of the last 4;"
+            " moving-average, if the run kept one (student.average)."
+        ),
     ] = None,
     quantization: Annotated[str, typer.Option(help="float32 or int8; int8 only for ctranslate2.")] = "float32",
 ) -> None:

@@ -34,7 +34,7 @@ def evaluate(
         str | None,
         typer.Option(
             help="A window of checkpoints as one model: ensemble (the default with --select), average of the weights,"
-            " or last."
+            " or last; moving-average: that of the last one, if the run kept it (student.average)."
         ),
     ] = None,
     window: Annotated[int | None, typer.Option(help="Checkpoints in a window; by default 4.", min=1, max=20)] = None,
@@ -50,6 +50,13 @@ def evaluate(
             help="A translation scores its log probability / length ** this. By default as in the config.", min=0
         ),
     ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            help="What is scored: bleu,chrf,loss, or some of them. loss, the cross-entropy per token, needs no"
+            " translations: --metrics loss takes seconds. By default as in the config."
+        ),
+    ] = None,
     comet: Annotated[
         str | None,
         typer.Option(
@@ -58,7 +65,7 @@ def evaluate(
         ),
     ] = None,
 ) -> None:
-    """Translate the test sets with a trained run and score them with BLEU and chrF.
+    """Translate the test sets with a trained run and score them with BLEU, chrF and cross-entropy.
 
     Example: rota evaluate runs/my --select low-resource
     """
@@ -73,6 +80,7 @@ def evaluate(
         beam=beam,
         select_beam=select_beam,
         length_penalty=length_penalty,
+        metrics=metrics,
     )
     if scorer is not None:
         evaluation = _with_comet(run, evaluation, scorer)
@@ -123,7 +131,7 @@ def compare_scores(
     system: Annotated[
         list[Path] | None, typer.Option(help="A run of the other system; repeat it for several.", metavar="RUN")
     ] = None,
-    metric: Annotated[str, typer.Option(help="bleu, chrf or comet.")] = "bleu",
+    metric: Annotated[str, typer.Option(help="bleu, chrf, loss or comet.")] = "bleu",
     split: Annotated[str, typer.Option(help="test or dev.")] = "test",
     resamples: Annotated[int, typer.Option(help="Bootstrap resamples of the sentences.", min=100)] = 1000,
     trials: Annotated[int, typer.Option(help="Trials of the approximate randomisation.", min=100)] = 10000,

@@ -146,7 +146,7 @@ def _mess_lines(store: Store) -> Iterator[str]:
 
 def score_table(evaluation: Evaluation, title: str) -> Group:
     """BLEU, chrF and what else was scored by language, then the averages."""
-    from rota.evaluation.metrics import LABELS
+    from rota.evaluation.metrics import DIGITS, LABELS
 
     metrics = [found.metric for found in next(iter(evaluation.scores.values()))]
     table = _table()
@@ -155,16 +155,19 @@ def score_table(evaluation: Evaluation, title: str) -> Group:
         table.add_column(LABELS.get(metric, metric), justify="right")
     for arm in evaluation.scores:
         low = " (low)" if arm in evaluation.low_resource else ""
-        table.add_row(arm + low, *(f"{evaluation.values(metric)[arm]:.1f}" for metric in metrics))
+        table.add_row(arm + low, *(f"{evaluation.values(metric)[arm]:.{DIGITS.get(metric, 1)}f}" for metric in metrics))
     table.add_section()
     for group in evaluation.averages(metrics[0]):
-        table.add_row(group, *(f"{evaluation.averages(metric)[group]:.1f}" for metric in metrics), style="bold")
+        means = [f"{evaluation.averages(metric)[group]:.{DIGITS.get(metric, 1)}f}" for metric in metrics]
+        table.add_row(group, *means, style="bold")
     return _titled(title, table)
 
 
 def model_name(evaluation: Evaluation) -> str:
     """Which checkpoints translated, and how they were chosen."""
     steps = [f"{step:,}" for step in evaluation.model.steps]
+    if evaluation.model.combine == "moving-average":
+        steps = [f"{steps[-1]}, moving average"]
     together = {"average": "average of steps", "ensemble": "ensemble of steps"}.get(evaluation.model.combine)
     name = f"step {steps[-1]}" if together is None or len(steps) == 1 else f"{together} {', '.join(steps)}"
     return name if evaluation.select is None else f"{name} (best {evaluation.select})"
@@ -181,7 +184,8 @@ def window_table(selection: Selection) -> Group:
         scores = [f"{value:.2f}" for value in each.averages.values()]
         table.add_row(f"{each.step:,}", *scores, loss, "*" if each is window else "", style=_bold(each is window))
     combine, size = selection.config.combine, len(window.steps)
-    made = f"{combine} of {size} checkpoints" if size > 1 else "single checkpoints"
+    single = "moving averages" if combine == "moving-average" else "single checkpoints"
+    made = f"{combine} of {size} checkpoints" if size > 1 else single
     measured = "dev loss" if select == "loss" else f"{select} dev BLEU"
     return Group(_titled(f"{made}, by {measured}", table), Text(_dev_sizes(selection), style="dim"))
 

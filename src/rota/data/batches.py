@@ -14,7 +14,7 @@ import numpy as np
 from rota.data.order import WINDOW, EpochOrder, Mixing, epoch_order
 from rota.data.selection import Ranks
 from rota.data.store import Sentences, Store
-from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Batch, Emphasis, IntArray, Mixture, Selection, State
+from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Batch, Emphasis, IntArray, Mixture, Scoring, Selection, State
 
 
 class LanguageStream:
@@ -49,6 +49,7 @@ class LanguageStream:
         self._selection: Selection | None = None
         self._selected = 0  # sentences
         self._emphasis: Emphasis | None = None
+        self._scoring: Scoring | None = None
         self._epoch = 0
         self._position = 0  # in batches of the epoch
         self._offset = 0  # sentences of the batch at that position that have been used
@@ -87,6 +88,12 @@ class LanguageStream:
         """From now on batches have weights of their sentences, or none; whoever draws says so each time."""
         self._emphasis = emphasis
 
+    def score(self, scoring: Scoring | None) -> None:
+        """From now on only the best of more candidates, or all; whoever draws says so each time."""
+        if scoring is not None and not 0 < scoring.share <= 1:
+            raise ValueError(f"a scoring keeps {scoring.share} of the candidates; the share must be above 0, at most 1")
+        self._scoring = scoring
+
     def _count(self, selection: Selection) -> int:
         """Selected sentences of this arm."""
         whole = self._whole_languages()
@@ -104,6 +111,8 @@ class LanguageStream:
 
     def _advance(self) -> IntArray:
         """Sentence indices of the next batch."""
+        if self._scoring is not None:
+            return self._choose(self._scoring)
         if self._selection is not None:
             return self._gather(self._selection)
         batch = self._rest_of_batch()
@@ -135,6 +144,26 @@ class LanguageStream:
             tokens = int(ends[-1]) if len(ends) else tokens
             self._position, self._offset = self._position + 1, 0
         return np.concatenate(parts)
+
+    def _choose(self, scoring: Scoring) -> IntArray:
+        """The best of the next sentences: as many as fill the budget, in the order in which they came.
+
+        Candidates fill 1 / share budgets, or are one epoch; those that are not chosen wait for the next one.
+        """
+        parts: list[IntArray] = []
+        tokens = 0
+        for _ in range(len(self._current_order())):
+            parts.append(self._rest_of_batch())
+            self._position, self._offset = self._position + 1, 0
+            tokens += int(self._sentences.target.lengths(parts[-1]).sum())
+            if tokens * scoring.share >= self._tokens:
+                break
+        candidates = np.concatenate(parts)
+        best = np.argsort(-self._ranks.scores(scoring, candidates), kind="stable")
+        lengths = self._sentences.target.lengths(candidates[best])
+        middles = 2 * np.cumsum(lengths) - lengths
+        count = max(1, int(np.searchsorted(middles, 2 * min(self._tokens, scoring.share * tokens))))
+        return candidates[np.sort(best[:count])]
 
     @property
     def batches_per_epoch(self) -> int:

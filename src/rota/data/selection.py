@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from rota.data.store import Flat, Sentences
-from rota.types import Arm, Emphasis, FloatArray, IntArray, Selection
+from rota.types import Arm, Emphasis, FloatArray, IntArray, Scoring, Selection
 
 _CHUNK: Final = 1 << 16  # sentences at once, some 2 million tokens
 
@@ -65,7 +65,7 @@ COLUMNS: Final[Mapping[str, Callable[[Sentences], FloatArray]]] = {
     "rarity-sum": rarity_sum,
 }
 
-MEASURED: Final = ("norm", "relative-loss")
+MEASURED: Final = ("norm", "loss", "relative-loss")
 """Columns that are measured on the student during training, by the gauges in ``training/gauges/sentences.py``."""
 
 
@@ -133,6 +133,13 @@ class Ranks:
         ranks = self[emphasis.by][indices] + 1 / self._sizes[self._sentences.languages_of(indices)]
         weights: FloatArray = ((ranks / emphasis.competence) ** emphasis.power).astype(np.float32)
         return weights
+
+    def scores(self, scoring: Scoring, indices: IntArray) -> FloatArray:
+        """The higher, the sooner a sentence is chosen among candidates."""
+        total = np.zeros(len(indices))
+        for column, weight in scoring.weights.items():
+            total += weight * (self[column][indices] - 0.5)
+        return total
 
 
 def _check_known(column: str) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from rota.data.store import Store
 from rota.evaluation.evaluate import open_data, read_comet, read_translations
+from rota.evaluation.losses import read_losses
 from rota.evaluation.metrics import OF_SUMS, groups, score
 from rota.evaluation.significance import (
     BOOTSTRAPS,
@@ -224,6 +225,12 @@ def _shared(references: Mapping[Arm, list[str]]) -> list[str]:
 
 def _read(run: Compared, arm: Arm, sentences: int, metric: str) -> list[Any]:
     """What the metric needs of a run: translations, or the scores of sentences."""
+    if metric == "loss":
+        entry = run.scores.entries.get((arm, "loss"))
+        if entry is None:
+            lacks = f"{run.run} has no losses of {arm}, {run.model}"
+            raise ValueError(f"{lacks}; run rota evaluate {run.run} --metrics loss first")
+        return list(read_losses(run.run, entry, sentences))
     read = read_comet if metric == "comet" else read_translations
     return list(read(run.run, run.scores, arm, sentences))
 
@@ -232,6 +239,8 @@ def _pair_sentences(metric: str, sides: list[list[Any]], references: list[str]) 
     if metric == "comet":
         baseline, system = (np.stack([side, np.ones_like(side)], axis=-1) for side in map(np.array, sides))
         return Paired(baseline, system, references)
+    if metric == "loss":
+        return Paired(np.array(sides[0]), np.array(sides[1]), references)
     return Paired.of(metric, sides[0], sides[1], references)
 
 
@@ -277,10 +286,14 @@ def _with_holm(rows: list[Row]) -> list[Row]:
 
 
 def _signatures(runs: list[Compared], metric: str) -> list[str]:
-    """That of sacreBLEU; that of COMET, which must be the same for all runs."""
-    if metric != "comet":
+    """That of sacreBLEU; those of COMET and of losses must be the same for all runs."""
+    if metric not in ("comet", "loss"):
         return [score([""], [""], metrics=[metric])[0].signature]
-    found = sorted({str(entry["signature"]) for run in runs for entry in run.scores.of("comet").values()})
+    found = sorted({str(entry["signature"]) for run in runs for entry in run.scores.of(metric).values()})
+    if len(found) > 1 and metric == "loss":
+        raise ValueError(
+            f"losses per token of different vocabularies cannot be compared ({'; '.join(found)}); use --metric chrf"
+        )
     if len(found) > 1:
         raise ValueError(
             f"the COMET scores were made by several models ({'; '.join(found)}); evaluate all runs with one"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self, TypedDict, Unpack, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
-from rota.runs.standing import Combine, Select
+from rota.runs.standing import DEFAULT_METRICS, Combine, MetricName, Select
 from rota.settings import Settings
 
 
@@ -19,6 +20,7 @@ class Changes(TypedDict, total=False):
     beam: int | None
     select_beam: int | None
     length_penalty: float | None
+    metrics: str | Sequence[str] | None
 
 
 class EvaluationConfig(Settings):
@@ -34,10 +36,16 @@ class EvaluationConfig(Settings):
     combine: Combine = Field(
         "last",
         description="a window as one model: its last checkpoint, the average of its weights, or an ensemble;"
+        " moving-average: that of the last checkpoint's weights, which student.average keeps;"
         " by default ensemble if something is selected, as in the paper, else last",
     )
     window: int = Field(4, ge=1, le=20, description="checkpoints in a window; the paper's 4")
     select_beam: int | None = Field(None, ge=1, description="beam while selecting; null: the same as beam")
+    metrics: tuple[MetricName, ...] = Field(
+        DEFAULT_METRICS,
+        min_length=1,
+        description="what is scored; loss, the cross-entropy per token, needs no translations and takes seconds",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -47,6 +55,24 @@ class EvaluationConfig(Settings):
         select = None if values.get("select") == "none" else values.get("select")
         combine = values.get("combine") or ("last" if select is None else "ensemble")
         return {**values, "select": select, "combine": combine}
+
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _written_with_commas(cls, value: Any) -> Any:
+        return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+    @model_serializer(mode="wrap")
+    def _without_default_metrics(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Named only where they are others: fingerprints of configs stay what they were."""
+        written: dict[str, Any] = write(self)
+        if self.metrics == DEFAULT_METRICS:
+            del written["metrics"]
+        return written
+
+    @property
+    def translated(self) -> tuple[MetricName, ...]:
+        """The metrics that need translations."""
+        return tuple(metric for metric in self.metrics if metric != "loss")
 
     @property
     def search(self) -> dict[str, float]:
@@ -61,7 +87,7 @@ class EvaluationConfig(Settings):
     @property
     def checkpoints(self) -> int:
         """Checkpoints that one model is made of, if the run has as many."""
-        return 1 if self.combine == "last" else self.window
+        return self.window if self.combine in ("average", "ensemble") else 1
 
     def changed(self, *, step: int | None = None, **changes: Unpack[Changes]) -> Self:
         """As options on the command line change it.
@@ -72,12 +98,15 @@ class EvaluationConfig(Settings):
         select = given.pop("select", None)
         _require("--select", select, (*get_args(Select), "none"))
         _require("--combine", given.get("combine"), get_args(Combine))
+        metrics = given.get("metrics", ())
+        for metric in metrics.split(",") if isinstance(metrics, str) else metrics:
+            _require("--metrics", metric.strip(), get_args(MetricName))
         if step is not None and select not in (None, "none"):
             raise ValueError(f"--step {step} names a checkpoint and --select {select} looks for one; give one of them")
         wanted = "none" if step is not None else select
         values = self.model_dump() | ({} if wanted is None else {"select": wanted, "combine": None})
         changed = type(self).model_validate(values | given)
-        if "window" in given and changed.combine == "last":
+        if "window" in given and changed.combine in ("last", "moving-average"):
             several = f"--window {given['window']} is of several checkpoints"
             raise ValueError(f"{several}; add --combine average or ensemble")
         if "select_beam" in given and changed.select is None:

@@ -1,4 +1,4 @@
-"""Translate the dev or test sets of a run and score them; what has been translated already is reused."""
+"""Translate the dev or test sets of a run and score them; what has been translated or measured already is reused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from rota.data.store import Store
 from rota.evaluation.config import EvaluationConfig
-from rota.evaluation.metrics import Score, averages, score
+from rota.evaluation.losses import DETAILS, Losses
+from rota.evaluation.metrics import METRICS, Score, averages, score
 from rota.evaluation.selection import Selection, select_window
 from rota.evaluation.translator import Counter, Loader, Progress, Translations, read_lines
 from rota.files import write_atomically
@@ -30,7 +31,7 @@ class Evaluation:
     split: Split
     scores: Mapping[Arm, list[Score]]
     low_resource: tuple[Arm, ...]
-    translations: Mapping[Arm, Path]
+    translations: Mapping[Arm, Path]  # empty if no metric needs them
     sentences: Mapping[Arm, int]
     selection: Selection | None = None  # how the model was chosen; None: it was named, or is the last
     goal: Goal = field(default_factory=dict)  # of the run; empty: all languages alike
@@ -73,17 +74,21 @@ def evaluate(
         model = Model(loader.run.checkpoints().window(config.checkpoints, step), config.combine)
     else:
         model = Model(selection.best.steps, config.combine, selection.select)
-    translations = Translations(loader, split, config)
+    translations, losses = Translations(loader, split, config), Losses(loader, model, split, store, progress)
     scores: dict[Arm, list[Score]] = {}
     paths: dict[Arm, Path] = {}
     sentences: dict[Arm, int] = {}
     for arm in store.languages:
         pairs = store.text(split, arm)
-        counter = Counter(f"translating {arm}", len(pairs), progress)
-        paths |= translations.of(model, {arm: [source for source, _ in pairs]}, counter)
-        counter.reach(len(pairs))
-        scores[arm] = score(read_lines(paths[arm]), [reference for _, reference in pairs])
-        sentences[arm] = len(pairs)
+        scores[arm], sentences[arm] = [], len(pairs)
+        if config.translated:
+            counter = Counter(f"translating {arm}", len(pairs), progress)
+            paths |= translations.of(model, {arm: [source for source, _ in pairs]}, counter)
+            counter.reach(len(pairs))
+            references = [reference for _, reference in pairs]
+            scores[arm] += score(read_lines(paths[arm]), references, metrics=config.translated)
+        if "loss" in config.metrics:
+            scores[arm].append(losses.of(arm))
     evaluation = Evaluation(model, split, scores, store.low_resource, paths, sentences, selection, loader.run.goal)
     _record(loader.run, evaluation, config)
     return evaluation
@@ -102,7 +107,7 @@ def _record(run: Run, evaluation: Evaluation, config: EvaluationConfig) -> None:
 
 
 def _entry(run: Run, evaluation: Evaluation, config: EvaluationConfig, arm: Arm, found: Score) -> Entry:
-    return {
+    entry = {
         "step": evaluation.step,
         "steps": list(evaluation.model.steps),
         "combine": evaluation.model.combine,
@@ -114,14 +119,17 @@ def _entry(run: Run, evaluation: Evaluation, config: EvaluationConfig, arm: Arm,
         "score": found.value,
         "signature": found.signature,
         "sentences": evaluation.sentences[arm],
-        "translations": evaluation.translations[arm].relative_to(run.folder).as_posix(),
     }
+    if found.metric == "loss":
+        return entry | dict(found.details)
+    return entry | {"translations": evaluation.translations[arm].relative_to(run.folder).as_posix()}
 
 
 def _identity(entry: Entry) -> dict[str, Any]:
     """An entry without what follows from the rest; older ones lack some keys: they are of single checkpoints."""
     early = {"steps": [entry["step"]], "combine": "last", "select": None}
-    return {key: value for key, value in (early | entry).items() if key not in ("sentences", "translations")}
+    rest = ("sentences", "translations", *DETAILS)
+    return {key: value for key, value in (early | entry).items() if key not in rest}
 
 
 def open_data(run: Run) -> Store:
@@ -136,10 +144,19 @@ def open_data(run: Run) -> Store:
 
 def translations_path(run: Run, scores: Scores, arm: Arm) -> Path:
     """The file whose lines were scored; entries of the first version do not name it."""
-    entry = scores.entries[arm, "bleu"]
+    entry = translated_entry(run, scores, arm)
     beam, penalty = scores.search["beam"], scores.search["length_penalty"]
     old = f"translations/{scores.model.step}.{scores.split}.{arm}.beam{beam}-{penalty:g}.txt"
     return run.folder / str(entry.get("translations", old))
+
+
+def translated_entry(run: Run, scores: Scores, arm: Arm) -> Entry:
+    """A score of a language that was made from translations."""
+    for metric in METRICS:
+        if (arm, metric) in scores.entries:
+            return scores.entries[arm, metric]
+    lacks = f"{run} has no translations of {arm}, {scores.model}"
+    raise ValueError(f"{lacks}; run rota evaluate {run} --metrics bleu,chrf,loss first")
 
 
 def read_translations(run: Run, scores: Scores, arm: Arm, sentences: int) -> list[str]:
@@ -170,6 +187,8 @@ def with_comet(
 ) -> Evaluation:
     """The scores of an evaluation and those of COMET beside them."""
     run = Run(folder)
+    if not evaluation.translations:
+        raise ValueError("COMET scores translations; add bleu or chrf to --metrics")
     made = [
         scores
         for scores in evaluated(run, evaluation.split)
@@ -206,4 +225,4 @@ def _score_with_comet(run: Run, scores: Scores, arm: Arm, store: Store, comet: C
     path = translations_path(run, scores, arm).with_suffix(f".{comet.name}.txt")
     write_atomically(path, "".join(f"{score:.4f}\n" for score in by_sentence))
     found = {"metric": "comet", "score": value, "signature": comet.signature, "sentences": len(sources)}
-    return {**scores.entries[arm, "bleu"], **found, "sentence_scores": str(path.relative_to(run.folder))}
+    return {**translated_entry(run, scores, arm), **found, "sentence_scores": str(path.relative_to(run.folder))}

@@ -7,7 +7,7 @@ Resampling a test set only changes which counts are summed, so sentences are tok
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -22,16 +22,19 @@ if TYPE_CHECKING:
 
 # The defaults of sacreBLEU are the paper's signature, nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp: a test sees to it.
 METRICS: Final[Mapping[str, Callable[[], Any]]] = {"bleu": BLEU, "chrf": CHRF}
-LABELS: Final = {"bleu": "BLEU", "chrf": "chrF", "comet": "COMET"}
+LABELS: Final = {"bleu": "BLEU", "chrf": "chrF", "comet": "COMET", "loss": "loss"}
+DIGITS: Final = {"loss": 3}
+"""After the point where a table shows scores; one elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One value of one metric, higher is better: 0 to 100, and about so for COMET."""
+    """One value of one metric: 0 to 100, about so for COMET; ``loss`` is nats per token, and less is better."""
 
     metric: str
     value: float
     signature: str
+    details: Mapping[str, Any] = field(default_factory=dict)  # what else the records say of it
 
 
 def score(
@@ -131,7 +134,7 @@ def chrf_of_sums(sums: FloatArray) -> FloatArray:
 
 
 def mean_of_sums(sums: FloatArray) -> FloatArray:
-    """Of sums of (score of a sentence, 1): a metric such as COMET, whose corpus score is a mean."""
+    """Of sums of (score of a sentence, 1), for COMET, or of (nats, tokens), for losses: the corpus score is a mean."""
     means: FloatArray = sums[..., 0] / sums[..., 1]
     return means
 
@@ -140,4 +143,5 @@ OF_SUMS: Final[Mapping[str, Callable[[FloatArray], FloatArray]]] = {
     "bleu": bleu_of_sums,
     "chrf": chrf_of_sums,
     "comet": mean_of_sums,
+    "loss": mean_of_sums,
 }

@@ -110,8 +110,10 @@ class Loader:
         """The checkpoints of ``steps`` as one model; ``last`` takes the last of them."""
         if combine not in get_args(Combine):
             raise ValueError(f"combine is {combine!r}; it is one of {', '.join(get_args(Combine))}")
-        chosen = steps[-1:] if combine == "last" else steps
+        chosen = steps[-1:] if combine in ("last", "moving-average") else steps
         with memory_for(lambda: f"loading {len(chosen)} of the checkpoints in {self.run}; {_REMEDY}."):
+            if combine == "moving-average":
+                return Translator([self._make(self.run.checkpoint(chosen[0]).moving_average())], self.subwords)
             networks = [self.network(step) for step in chosen]
             if combine == "average" and len(networks) > 1:
                 networks = [self._make(average_weights([network.state_dict() for network in networks]))]

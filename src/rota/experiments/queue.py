@@ -24,6 +24,7 @@ from rota import api
 from rota.data.preparation.stages import Progress
 from rota.experiments.jobs import Job, Status, look
 from rota.files import locked
+from rota.runs.standing import DEFAULT_METRICS
 
 Phase = Literal["train", "evaluate"]
 Doing = Literal["waiting", "running", "done", "failed", "stopped"]
@@ -111,14 +112,16 @@ def _train(job: Job) -> list[str]:
 
 def evaluate_command(job: Job) -> list[str]:
     """The run knows how it is to be scored; options say what has changed since it began."""
-    before = job.run.setting("config.evaluation")
-    now = job.config.evaluation.model_dump(mode="json")
+    metrics = {"metrics": list(DEFAULT_METRICS)}
+    before = metrics | job.run.setting("config.evaluation")
+    now = metrics | job.config.evaluation.model_dump(mode="json")
     changed = [key for key in now if before.get(key) != now[key]]
     if "select" in changed:
         changed.append("combine")  # it would follow the selection
-    pointless = {"window"} if now["combine"] == "last" else set()
+    pointless = {"window"} if now["combine"] in ("last", "moving-average") else set()
     pointless |= {"select_beam"} if now["select"] is None else set()
     now |= {"select": now["select"] or "none", "select_beam": now["select_beam"] or now["beam"]}
+    now["metrics"] = ",".join(now["metrics"])
     options = ((f"--{key.replace('_', '-')}", str(now[key])) for key in dict.fromkeys(changed) if key not in pointless)
     return ["evaluate", str(job.folder), *(part for option in options for part in option)]
 

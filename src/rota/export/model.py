@@ -15,7 +15,7 @@ from rota.runs.standing import Model, require_selected, standing_model
 from rota.student.transformer import Transformer
 
 Target = Literal["hf", "ctranslate2"]
-Combine = Literal["last", "average"]
+Combine = Literal["last", "average", "moving-average"]
 Quantization = Literal["float32", "int8"]
 
 MARK: Final = "rota.json"
@@ -93,8 +93,9 @@ def choose(run: Run, *, step: int | None = None, selected: bool = False, combine
     else:
         last = run.checkpoint(step).step
         model = Model(tuple(found.step for found in run.checkpoints().list() if found.step <= last)[-WINDOW:])
-    if (combine or model.combine) == "last":
-        return Model(model.steps[-1:])
+    chosen = combine or model.combine
+    if chosen in ("last", "moving-average"):
+        return Model(model.steps[-1:], "moving-average" if chosen == "moving-average" else "last")
     return Model(model.steps, "average")
 
 

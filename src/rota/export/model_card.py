@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rota.evaluation.metrics import LABELS, averages
+from rota.evaluation.metrics import DIGITS, LABELS, averages
 from rota.goal import Goal
 from rota.runs import Entry, Run
 from rota.runs.standing import Asked, Model, evaluated
@@ -79,7 +79,8 @@ def _model(config: Mapping[str, Any], model: Model, quantization: str) -> str:
     if model.combine == "average":
         which = f"the mean over the checkpoints at steps {', '.join(f'{step:,}' for step in model.steps)}"
     else:
-        which = f"those of step {model.step:,}"
+        moving = "the moving average of " if model.combine == "moving-average" else ""
+        which = f"{moving}those of step {model.step:,}"
     student = config["student"]
     changed = [f"{key} {student[key]}" for key in ("layers", "width", "heads", "feedforward") if student[key]]
     size = ", ".join([f"preset `{student['preset']}`", *changed])
@@ -98,17 +99,21 @@ def _languages(
     lines = [f"| language | training pairs |{titles}", f"|---|---:|{'---:|' * len(scores)}"]
     for arm, size in sizes.items():
         low = " (low-resource)" if arm in low_resource else ""
-        cells = "".join(f" {_cell(found[arm]['score'] if arm in found else None)} |" for found in scores.values())
+        cells = "".join(
+            f" {_cell(found[arm]['score'] if arm in found else None, metric)} |" for metric, found in scores.items()
+        )
         lines.append(f"| {arm}{low} | {size:,} |{cells}")
-    values = [{arm: found["score"] for arm, found in each.items()} for each in scores.values()]
-    means = [averages(each, low_resource, goal) for each in values]
-    for group in means[0] if means else ():
-        lines += [f"| {group} | |{''.join(f' {_cell(mean.get(group))} |' for mean in means)}"]
+    means = {
+        metric: averages({arm: found["score"] for arm, found in each.items()}, low_resource, goal)
+        for metric, each in scores.items()
+    }
+    for group in next(iter(means.values()), {}):
+        lines += [f"| {group} | |{''.join(f' {_cell(mean.get(group), metric)} |' for metric, mean in means.items())}"]
     return "\n".join(lines) + "\n"
 
 
-def _cell(score: float | None) -> str:
-    return "" if score is None else f"{score:.1f}"
+def _cell(score: float | None, metric: str) -> str:
+    return "" if score is None else f"{score:.{DIGITS.get(metric, 1)}f}"
 
 
 def _signatures(scores: Mapping[str, Mapping[Arm, Entry]]) -> str:
@@ -118,7 +123,8 @@ def _signatures(scores: Mapping[str, Mapping[Arm, Entry]]) -> str:
     search = first[0]["search"]
     lines = [f"- {LABELS.get(entry['metric'], entry['metric'])}: `{entry['signature']}`" for entry in first]
     how = f"beam {search['beam']}, length penalty {search['length_penalty']:g}"
-    return f"Scores on the test sets, 0 to 100 ({how}):\n\n" + "\n".join(lines) + "\n"
+    loss = "; loss: cross-entropy of the references, less is better" if "loss" in scores else ""
+    return f"Scores on the test sets, 0 to 100 ({how}){loss}:\n\n" + "\n".join(lines) + "\n"
 
 
 def _scores(run: Run, model: Model) -> dict[str, dict[Arm, Entry]]:

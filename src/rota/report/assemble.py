@@ -118,7 +118,7 @@ def _summary(study: Study, baseline: Row) -> Section:
     )
     lead = (
         f"Each schedule is compared with {baseline.title} under the same seeds, {over}. "
-        "Differences are means over seeds with their 95 % intervals; dev losses are nats per "
+        "Differences are means over seeds with their 95 % intervals; losses are nats per "
         "token (less is better), chrF and BLEU are points (more is better)."
     )
     if not points:

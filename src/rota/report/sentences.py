@@ -19,6 +19,7 @@ from rota.report.numbers.measures import (
     FINAL_LOSS,
     GOAL,
     LOW,
+    TEST_LOSS,
     Metric,
     headline_scope,
     how_scored,
@@ -28,7 +29,7 @@ from rota.report.numbers.measures import (
 from rota.report.numbers.printed import nearest_row, printed_row
 from rota.report.study import BUDGET, Row, Study, StudyRun, settings
 
-HEADLINES = (FINAL_LOSS, CHRF, BLEU)
+HEADLINES = (FINAL_LOSS, TEST_LOSS, CHRF, BLEU)
 
 
 def plural(number: int, noun: str) -> str:
@@ -224,12 +225,12 @@ def _unprinted(study: Study) -> list[str]:
 
 
 def _unscored(study: Study) -> list[str]:
-    """Runs without a score: means are then over fewer seeds. COMET is optional: missed only if other runs have it."""
+    """Runs without a score: means are then over fewer seeds. Some are optional: missed only if other runs have them."""
     finished = [run for run in study.runs if run.finished]
     lacking: dict[tuple[str, ...], list[str]] = {}
-    for metric in (CHRF, BLEU, COMET):
+    for metric in (CHRF, BLEU, TEST_LOSS, COMET):
         without = [run for run in finished if not values(run, metric)]
-        if without and not (metric is COMET and len(without) == len(finished)):
+        if without and not (metric in (TEST_LOSS, COMET) and len(without) == len(finished)):
             names = tuple(f"{study.rows[run.row].title} seed {run.seed}" for run in without)
             lacking.setdefault(("any run",) if len(without) == len(finished) else names, []).append(metric.label)
     return [f"No {and_list(labels)} of {and_list(names)}; rota evaluate adds it." for names, labels in lacking.items()]
@@ -239,7 +240,7 @@ def _differently_scored(study: Study) -> list[str]:
     return [
         f"{metric.label} of {and_list(names)} comes from another selection, number of checkpoints or search than that "
         "of the others."
-        for metric in (CHRF, BLEU, COMET)
+        for metric in (TEST_LOSS, CHRF, BLEU, COMET)
         for names in [_odd_ones(study, metric)]
         if names
     ]
@@ -250,7 +251,7 @@ def _odd_ones(study: Study, metric: Metric) -> list[str]:
     ways: dict[tuple[object, ...], list[str]] = {}
     for run in study.runs:
         scores = run.scores if run.finished else None
-        if scores is not None and scores.of(metric.name):
+        if scores is not None and values(run, metric):
             ways.setdefault(how_scored(scores), []).append(f"{study.rows[run.row].title} seed {run.seed}")
     return [name for names in sorted(ways.values(), key=len)[:-1] for name in names]
 

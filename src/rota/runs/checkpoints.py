@@ -31,6 +31,7 @@ FORMAT = 1
 MANIFEST = "checkpoint.json"
 TREE = "state.json"
 WEIGHTS = "student.network.safetensors"
+AVERAGE = "student.average.safetensors"  # of a run with student.average
 MOMENTS = "student.optimiser.safetensors"  # two thirds of a checkpoint, needed only by a run that resumes
 
 
@@ -62,6 +63,16 @@ class Checkpoint:
         from rota.runs.tensors import read_tensors
 
         return read_tensors(self.folder / WEIGHTS)
+
+    def moving_average(self) -> dict[str, torch.Tensor]:
+        """The moving average of the network's tensors, if the run kept one."""
+        from rota.runs.tensors import read_tensors
+
+        path = self.folder / AVERAGE
+        if not path.is_file():
+            lacks = f"{self.folder} has no moving average of the weights"
+            raise ValueError(f"{lacks}; train with student.average: 0.99, or use --combine average")
+        return read_tensors(path)
 
     def _tree(self) -> dict[str, State]:
         return read_json(self.folder / TREE, remedy=REMEDY)

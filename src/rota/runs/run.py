@@ -73,6 +73,11 @@ class Run:
         return self.folder / "translations"
 
     @property
+    def losses_folder(self) -> Path:
+        """Nats and tokens of each sentence; one file for each model, part of the data and language."""
+        return self.folder / "losses"
+
+    @property
     def policy_folder(self) -> Path:
         """Probes of the Q network, by ``rota policy``."""
         return self.folder / "policy"

@@ -30,8 +30,11 @@ from rota.settings import Duration
 from rota.types import Arm
 
 Select = Literal["low-resource", "macro", "high-resource", "goal", "loss"]
-Combine = Literal["last", "average", "ensemble"]
+Combine = Literal["last", "average", "ensemble", "moving-average"]
 Split = Literal["dev", "test"]
+MetricName = Literal["bleu", "chrf", "loss"]
+
+DEFAULT_METRICS: Final[tuple[MetricName, ...]] = ("bleu", "chrf", "loss")
 
 _SEARCH: Final = ("beam", "length_penalty")
 
@@ -41,7 +44,7 @@ class Model:
     """Checkpoints of a run that translate as one model."""
 
     steps: tuple[int, ...]
-    combine: Combine = "last"  # of several: the average of their weights, or an ensemble
+    combine: Combine = "last"  # of several: the average of their weights, or an ensemble; of one: its moving average
     select: str | None = None  # what chose these checkpoints, if anything did
 
     @property
@@ -52,7 +55,7 @@ class Model:
     @property
     def name(self) -> str:
         """``1700`` for one checkpoint, else for example ``1530+1700.ensemble``; equal names have equal translations."""
-        if len(self.steps) == 1:
+        if len(self.steps) == 1 and self.combine != "moving-average":
             return str(self.step)  # the average and the ensemble of one checkpoint are that checkpoint
         return f"{'+'.join(map(str, self.steps))}.{self.combine}"
 
@@ -63,6 +66,7 @@ class Model:
             "last": "",
             "average": f"mean of {len(self.steps)}, ",
             "ensemble": f"ensemble of {len(self.steps)}, ",
+            "moving-average": "moving average, ",
         }
         return together[self.combine] + (f"selected by {self.select}" if self.select else "not selected")
 
@@ -101,6 +105,7 @@ class Asked:
     window: int
     search: Mapping[str, Any]
     select_beam: int | None
+    metrics: tuple[str, ...] = DEFAULT_METRICS
 
     @classmethod
     def of(cls, evaluation: Mapping[str, Any]) -> Asked:
@@ -111,12 +116,18 @@ class Asked:
             evaluation.get("window", 4),
             {name: evaluation[name] for name in _SEARCH if name in evaluation},
             evaluation.get("select_beam"),
+            tuple(evaluation.get("metrics") or DEFAULT_METRICS),
         )
 
     @property
     def checkpoints(self) -> int:
         """The number of checkpoints in a model, if the run has that many."""
-        return 1 if self.combine == "last" else self.window
+        return self.window if self.combine in ("average", "ensemble") else 1
+
+    @property
+    def required(self) -> Collection[str]:
+        """The metrics without which a run is not scored: runs of earlier versions have no loss beside the others."""
+        return [metric for metric in self.metrics if metric != "loss"] or self.metrics
 
     def checkpoints_in(self, model: Model) -> int:
         """How many of them a model has that is combined in this way; 0 for any other model."""
@@ -132,7 +143,7 @@ class Asked:
         return (
             selection["select"] == self.select
             and selection["combine"] == self.combine
-            and (self.combine == "last" or selection["window"] == self.window)
+            and (self.combine in ("last", "moving-average") or selection["window"] == self.window)
             and (self.select == "loss" or selection["search"] == self._select_search)  # a loss needs no translations
         )
 
@@ -227,5 +238,5 @@ def is_scored(run: Run, asked: Asked, *, languages: Collection[Arm], steps: int,
         enough = min(asked.checkpoints, saved)
         return model.select is None and model.step == steps and asked.checkpoints_in(model) >= enough
 
-    scored = {arm for scores in evaluated(run) if is_asked_for(scores) for arm in scores.languages}
-    return set(languages) <= scored
+    scored = {entry for scores in evaluated(run) if is_asked_for(scores) for entry in scores.entries}
+    return {(arm, metric) for arm in languages for metric in asked.required} <= scored

@@ -2,6 +2,7 @@
 
 Data flow: ``nmt`` cuts batches into ``pieces`` that fit into memory, puts them on the device that ``hardware`` found,
 and runs them through ``transformer``, whose costly parts are ``kernels``; the gradients change the weights as
-``config`` says, and ``average`` follows. Probes get losses and opaque ``gradients``; ``search`` translates. No module
-here knows of teachers; this one imports nothing, so that settings can be read without torch.
+``config`` says, and ``average`` follows. Probes get losses and opaque ``gradients``; ``search`` translates, and
+``likelihood`` judges given translations. No module here knows of teachers; this one imports nothing, so that settings
+can be read without torch.
 """

@@ -24,6 +24,7 @@ from rota.student.kernels.attention import suits_varlen
 from rota.student.kernels.dropout import Noise
 from rota.student.kernels.loss import examined_tokens, smoothed_loss, token_losses, uncertain_tokens
 from rota.student.pieces import LaidOut, join, lay_out, packs, pieces, take, token_places
+from rota.student.statistics import WeightStatistics
 from rota.student.transformer import EOS, UNK, Transformer
 from rota.team import Team
 from rota.types import (
@@ -77,7 +78,7 @@ def build_student(
         return NMT(network, config, seed=seed, schedule=config.schedule(steps, restart), team=team)
 
 
-class NMT:
+class NMT(WeightStatistics):
     """Implements :class:`rota.types.ProbedStudent`."""
 
     def __init__(
@@ -179,19 +180,6 @@ class NMT:
         joint = join(batches)
         sums = self._measure(joint, measure, 6, weights, samples, seed)
         return Uncertainty(joint.target_lengths, *sums.swapaxes(0, 1))
-
-    def source_norms(self, batches: Sequence[Batch]) -> FloatArray:
-        """(sentences,): norms of the embeddings of all source tokens, summed over each sentence."""
-        joint = join(batches)
-        norms_V = self.network.embedding.weight.detach().norm(dim=1).double().cpu().numpy()
-        sums: FloatArray = np.add.reduceat(
-            norms_V[joint.source], np.cumsum(joint.source_lengths) - joint.source_lengths
-        )
-        return sums
-
-    def embedding_norm(self) -> float:
-        """Frobenius norm of the embedding matrix."""
-        return float(self.network.embedding.weight.detach().norm())
 
     def gradient(self, batches: Sequence[Batch], *, weights: Weights = "raw", smoothed: bool = False) -> Gradient:
         """Of the mean loss per token in evaluation mode, sentences weighted as in :meth:`update`; leaves no trace."""

@@ -3,8 +3,8 @@
 A config (``base.py``) is looked up by its name (``lookup.py``) in the registry below and builds its teacher from the
 classroom; ``build_teacher`` puts the warm-up around it (``wrappers.py``). Its card (``card.py``) is what ``rota
 teachers`` shows. Open-loop schedules are in ``static.py`` and, changing on the way, in ``scripted/``; ``controls.py``
-repeats another run. Those that learn are in ``bandits/``, ``weights/`` and ``dqn/``. They turn losses into rewards
-(``rewards.py``) and values into choices (``choice.py``).
+repeats another run. Those that learn are in ``bandits/``, ``weights/``, ``paced/`` and ``dqn/``. They turn losses into
+rewards (``rewards.py``) and values into choices (``choice.py``).
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from rota.teachers.controls import (
 from rota.teachers.curricula.base import Pace
 from rota.teachers.dqn.config import DQNConfig
 from rota.teachers.lookup import look_up
+from rota.teachers.paced.ccl_m import CCLMConfig
+from rota.teachers.paced.weight_change import WeightChangeConfig
 from rota.teachers.rewards import dev_losses, measured
 from rota.teachers.scripted.late import LateConfig
 from rota.teachers.scripted.temperature import AnnealedTemperature, CooldownConfig, TemperatureConfig
@@ -70,6 +72,8 @@ TEACHERS: dict[str, type[TeacherConfig]] = {
     "dqn": DQNConfig,
     "caps": CapsConfig,
     "align": AlignConfig,
+    "ccl-m": CCLMConfig,
+    "weight-change": WeightChangeConfig,
     "replay-proportions": ReplayProportionsConfig,
     "replay-shuffled": ReplayShuffledConfig,
     "replay-exact": ReplayExactConfig,
@@ -106,7 +110,8 @@ def build_teacher(config: TeacherConfig, classroom: Classroom, rng: np.random.Ge
     teacher = config.around_warmup(teacher, classroom, around_rng)
     if config.curriculum is None:
         return teacher
-    pace = Pace(classroom.steps, config.observe_every or config.decide_every)
+    observe_every = config.observes_every(classroom.steps) or config.decide_every
+    pace = Pace(classroom.steps, observe_every, rng.spawn(1)[0])
     return config.curriculum.wrap(teacher, classroom, pace)
 
 

@@ -1,9 +1,9 @@
 """UniMax with caps that follow the student: an arm that is learned by heart is only kept alive. Rota's own.
 
-Twenty times in a run the teacher looks at the dev loss of every arm and at the loss on training sentences of the arm.
-While the first falls, the arm is ``learning`` and has its share of UniMax. When it has stopped falling and the second
-has not, the arm is learned by heart: it goes into ``maintenance``, and the others get what it had. If its dev loss
-rises, it is learning again, with half its share. The last part of the run has the shares of the beginning.
+Twenty times in a run the teacher looks at the calibrated dev loss of every arm and at the loss on training sentences of
+the arm. While the first falls, the arm is ``learning`` and has its share of UniMax. When it has stopped falling and the
+second has not, the arm is learned by heart: it goes into ``maintenance``, and the others get what it had. If its dev
+loss rises, it is learning again, with half its share. The last part of the run has the shares of the beginning.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Caps:
         self.every = max(1, config.look_every.steps(classroom.steps))
         self.last = classroom.steps - config.finish.steps(classroom.steps)
         self._observed_every = config.observe_every or config.decide_every
-        self.dev = DevLoss(arms="all", tokens=config.tokens, weights=config.weights)
+        self.dev = DevLoss(arms="all", tokens=config.tokens, weights=config.weights, calibrated=True)
         self.train = TrainSampleLoss(tokens=config.tokens, weights=config.weights)
         self.progress = {arm: Progress() for arm in self.arms}
         self._looking = True  # whether the next observation is a look

@@ -13,7 +13,7 @@ from rota.runs.records import Record
 from rota.training.spot_checks import SpotCheck
 from rota.types import Alarm, Arm, Batch, Decision
 
-_MORE = ("mixture", "selection", "weights", "emphasis", "pacing")
+_MORE = ("mixture", "selection", "weights", "emphasis", "scoring", "pacing")
 """What only some decisions have."""
 
 
@@ -64,8 +64,9 @@ class Journal:
         if rewards:
             self.rewards.write({"step": step, "rewards": dict(rewards)})
 
-    def validation(self, step: int, dev_loss: Mapping[Arm, float]) -> None:
-        self.validations.write({"step": step, "dev_loss": dict(dev_loss)})
+    def validation(self, step: int, measured: Mapping[str, Any]) -> None:
+        """Dev losses by language, and what else was measured with them."""
+        self.validations.write({"step": step, **measured})
 
     def spot_check(self, step: int, check: SpotCheck) -> None:
         self.spot_checks.write({"step": step, **check.entry()})

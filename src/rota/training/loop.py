@@ -122,23 +122,23 @@ class Loop:
 
     def _validate(self) -> None:
         with self.journal.timed("validations"):
-            dev_loss = self.probe.validate(self.step)
-        self.journal.validation(self.step, dev_loss)
-        check = self._check()
+            found = self.probe.validate(self.step)
+        self.journal.validation(self.step, found.record())
+        check = self._check(found.calibrated_loss)
         self.journal.timing(self.step)
         for listener in self.listeners:
-            listener.validated(self.step, dev_loss)
+            listener.validated(self.step, found.dev_loss)
             if check is not None:
                 listener.checked(self.step, check)
-        self._raise(self.alarms.validated(self.step, dev_loss))
+        self._raise(self.alarms.validated(self.step, found.dev_loss))
         if check is not None:
             self._raise(self.alarms.checked(self.step, check))
 
-    def _check(self) -> SpotCheck | None:
+    def _check(self, dev_loss: Mapping[Arm, float]) -> SpotCheck | None:
         if self.checks is None:
             return None
         with self.journal.timed("spot checks"):
-            check = self.checks.take(-(-self.step // self.validate_every), self.seen)
+            check = self.checks.take(-(-self.step // self.validate_every), self.seen, dev_loss)
         if check is not None:
             self.journal.spot_check(self.step, check)
         return check

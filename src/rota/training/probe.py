@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from rota.measures import GroupLosses, Measure
+from rota.measures import GroupLosses, Measure, Weights
+from rota.student.likelihood import TEMPERATURES, Fit, fits
 from rota.student.nmt import NotFiniteError
 from rota.training.devsets import DevSets
 from rota.training.gauges import GAUGES, Gauge, Gauges
@@ -17,11 +19,48 @@ from rota.types import Arm, Decision, ProbedStudent, State
 __all__ = ["Gauge", "Probe"]
 
 
-class Probe:
-    """The gauges of one run. ``gauges`` are those of measures that a user's own teacher brings."""
+@dataclass(frozen=True)
+class Validation:
+    """How well every language is predicted, and how well with averaged weights if the student keeps them."""
 
-    def __init__(self, student: ProbedStudent, sets: DevSets, gauges: Gauges | None = None) -> None:
-        self.student, self.sets = student, sets
+    fits: Mapping[Arm, Fit]
+    averaged: Mapping[Arm, Fit] | None = None
+
+    @property
+    def dev_loss(self) -> dict[Arm, float]:
+        """Nats per token."""
+        return {arm: fit.loss for arm, fit in self.fits.items()}
+
+    @property
+    def calibrated_loss(self) -> dict[Arm, float]:
+        """The same at the best softmax temperature."""
+        return {arm: fit.calibrated for arm, fit in self.fits.items()}
+
+    def record(self) -> dict[str, Any]:
+        """For ``validations.jsonl``."""
+        averaged = {} if self.averaged is None else {"average": _by_measure(self.averaged)}
+        return {**_by_measure(self.fits), **averaged}
+
+
+def _by_measure(fits: Mapping[Arm, Fit]) -> dict[str, dict[Arm, float]]:
+    return {
+        "dev_loss": {arm: fit.loss for arm, fit in fits.items()},
+        "calibrated_loss": {arm: fit.calibrated for arm, fit in fits.items()},
+        "temperature": {arm: fit.temperature for arm, fit in fits.items()},
+        "accuracy": {arm: fit.accuracy for arm, fit in fits.items()},
+    }
+
+
+class Probe:
+    """The gauges of one run. ``gauges`` are those of measures that a user's own teacher brings.
+
+    ``averaged``: the student keeps a moving average of its weights, which is validated too.
+    """
+
+    def __init__(
+        self, student: ProbedStudent, sets: DevSets, gauges: Gauges | None = None, *, averaged: bool = False
+    ) -> None:
+        self.student, self.sets, self._averaged = student, sets, averaged
         self._kinds = {**GAUGES, **(gauges or {})}
         self._gauges: dict[Measure, Gauge[Any]] = {}
         self._states: dict[str, State] = {}  # loaded, of gauges that were not needed since
@@ -48,13 +87,15 @@ class Probe:
             _check_finite(step, value)
         return measured
 
-    def validate(self, step: int) -> dict[Arm, float]:
-        """The dev loss of every language on the sentences no teacher sees, nats per token."""
-        losses = self.student.losses(list(self.sets.validation.values()))
-        ends = np.cumsum([batch.sentences for batch in self.sets.validation.values()])
-        sums, tokens = (np.add.reduceat(values, [0, *ends[:-1]]) for values in losses)
-        _check_finite(step, sums)
-        return dict(zip(self.sets.validation, (sums / tokens).tolist(), strict=True))
+    def validate(self, step: int) -> Validation:
+        """Every language on the sentences no teacher sees, in one pass; in a second one the averaged weights."""
+        return Validation(self._fits(step, "raw"), self._fits(step, "average") if self._averaged else None)
+
+    def _fits(self, step: int, weights: Weights) -> dict[Arm, Fit]:
+        sets = self.sets.validation
+        examined = self.student.examine(list(sets.values()), temperatures=TEMPERATURES, weights=weights)
+        _check_finite(step, examined.sums)
+        return dict(zip(sets, fits(examined, [batch.sentences for batch in sets.values()]), strict=True))
 
     def _gauge(self, measure: Measure) -> Gauge[Any]:
         if measure not in self._gauges:

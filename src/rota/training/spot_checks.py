@@ -30,6 +30,7 @@ class SpotCheck(NamedTuple):
     source_gain: Mapping[Arm, Estimate]  # of training sentences
     train_loss: Mapping[Arm, Estimate]  # of the same ones; seen before if the arm has been through its first epoch
     dev_source_gain: Mapping[Arm, Estimate]
+    dev_loss: Mapping[Arm, float]  # calibrated, of all languages: those of the validation
     seen: Mapping[Arm, int]  # target tokens since step 0, of all arms
     epochs: Mapping[Arm, float]  # how often that is the arm's corpus, of all arms
 
@@ -57,7 +58,7 @@ class SpotChecks:
         done, now = (int(count * self._budget / LEAST) for count in (number - 1, number))
         return [arms[place % len(arms)] for place in range(done, now)], LEAST, done // len(arms)
 
-    def take(self, number: int, seen: Mapping[Arm, int]) -> SpotCheck | None:
+    def take(self, number: int, seen: Mapping[Arm, int], dev_loss: Mapping[Arm, float]) -> SpotCheck | None:
         """The check of validation ``number``; None if none is due."""
         arms, tokens, turn = self.due(number)
         train = mismatched_pairs(self.sets, "train", arms, tokens, turn)
@@ -74,6 +75,7 @@ class SpotChecks:
             source_gain={arm: each.gain for arm, each in of_train.items()},
             train_loss={arm: each.loss for arm, each in of_train.items()},
             dev_source_gain={arm: found["dev", arm].gain for arm in dev},
+            dev_loss=dict(dev_loss),
             seen={arm: seen.get(arm, 0) for arm in sizes},
             epochs={arm: seen.get(arm, 0) / size for arm, size in sizes.items()},
         )

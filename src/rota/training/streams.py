@@ -34,7 +34,7 @@ class Streams(dict[Arm, BatchStream]):
         self._rng = np.random.default_rng([seed, 1])
         self._mixed = False  # whether the generator has been used
         self._selections: dict[Arm, Selection] = {}
-        self._emphasised: set[Arm] = set()  # arms whose streams have been given weights of their sentences
+        self._told: set[Arm] = set()  # arms whose streams have been given weights or scores of their sentences
         self._ahead: Ahead | None = None
 
     def draw(self, decision: Decision, ours: Sequence[bool]) -> list[Batch]:
@@ -77,9 +77,10 @@ class Streams(dict[Arm, BatchStream]):
     def _prepared(self, arm: Arm, decision: Decision) -> BatchStream:
         """The stream with the shares and the selection of the decision."""
         stream = self._stream(arm, decision)
-        if decision.emphasis is not None or arm in self._emphasised:
+        if decision.emphasis is not None or decision.scoring is not None or arm in self._told:
             stream.emphasise(decision.emphasis)
-            self._emphasised.add(arm)
+            stream.score(decision.scoring)
+            self._told.add(arm)
         if decision.mixture is not None and decision.mixture.unit == "sentence":
             stream.mix(decision.mixture.shares)
         if decision.selection != self._selections.get(arm):

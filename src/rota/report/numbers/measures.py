@@ -36,13 +36,20 @@ class Metric:
 
 
 FINAL_LOSS = Metric("dev-loss", "dev loss", "nats per token", 3, higher_is_better=False)
+LATE_LOSS = Metric("late-dev-loss", "dev loss, last five", "nats per token", 3, higher_is_better=False)
 BEST_LOSS = Metric("best-dev-loss", "lowest dev loss", "nats per token", 3, higher_is_better=False)
+CALIBRATED_LOSS = Metric("calibrated-dev-loss", "calibrated dev loss", "nats per token", 3, higher_is_better=False)
+ACCURACY = Metric("token-accuracy", "token accuracy", "% of dev tokens", 2, higher_is_better=True)
+TEST_LOSS = Metric("test-loss", "test loss", "nats per token", 3, higher_is_better=False)
 CHRF = Metric("chrf", "chrF", "points", 2, higher_is_better=True)
 BLEU = Metric("bleu", "BLEU", "points", 2, higher_is_better=True)
 COMET = Metric("comet", "COMET", "points", 2, higher_is_better=True)
 
-METRICS = (FINAL_LOSS, BEST_LOSS, CHRF, BLEU, COMET)
+METRICS = (FINAL_LOSS, LATE_LOSS, BEST_LOSS, CALIBRATED_LOSS, ACCURACY, TEST_LOSS, CHRF, BLEU, COMET)
 """In the order of headlines: losses and chrF tell small differences apart sooner than BLEU."""
+
+LATE = 5
+"""Validations at the end of a run whose mean has less noise than the last one alone."""
 
 
 def measured(study: Study) -> list[Metric]:
@@ -58,7 +65,27 @@ def values(run: StudyRun, metric: Metric) -> dict[str, float]:
         return with_groups(run.validations[-1]["dev_loss"], run) if run.validations else {}
     if metric is BEST_LOSS:
         return _lowest(run)
-    return {} if run.scores is None else with_groups(run.scores.values(metric.name), run)
+    if metric in _VALIDATED:
+        record, factor = _VALIDATED[metric]
+        return {scope: factor * value for scope, value in _late(run, record).items()}
+    name = "loss" if metric is TEST_LOSS else metric.name
+    return {} if run.scores is None else with_groups(run.scores.values(name), run)
+
+
+_VALIDATED = {LATE_LOSS: ("dev_loss", 1.0), CALIBRATED_LOSS: ("calibrated_loss", 1.0), ACCURACY: ("accuracy", 100.0)}
+"""Means of the last validations: the name in their record, and a factor for the unit."""
+
+
+def _late(run: StudyRun, record: str) -> dict[str, float]:
+    """Means over the last validations by language, then by group; empty if one of them does not have the record.
+
+    Also if there are fewer than ``LATE``.
+    """
+    last = [entry.get(record) for entry in run.validations[-LATE:]]
+    known = [entry for entry in last if entry is not None]
+    if len(known) < LATE:
+        return {}
+    return with_groups({arm: sum(entry[arm] for entry in known) / len(known) for arm in known[-1]}, run)
 
 
 def with_groups(by_language: Mapping[Arm, float], run: StudyRun) -> dict[str, float]:

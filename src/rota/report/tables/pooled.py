@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rota.report.numbers.contrasts import NO_VALUE, Estimate, contrast, estimate
-from rota.report.numbers.measures import BLEU, CHRF, FINAL_LOSS, GROUPS, MACRO, Metric, measured
+from rota.report.numbers.measures import BLEU, CHRF, FINAL_LOSS, GROUPS, LATE_LOSS, MACRO, TEST_LOSS, Metric, measured
 from rota.report.numbers.pooled import at_time, loss_curve, pooled, regret_over, step_curve, time_budget
 from rota.report.study import Row, Study
 from rota.report.tables.scores import mean_and_sd, name_cells
 from rota.report.tables.table import Cell, Table
 from rota.statistics import PooledContrast, Regret, SeedComparison, paired_seeds
 
-ENDPOINTS = (FINAL_LOSS, CHRF, BLEU)
+ENDPOINTS = (FINAL_LOSS, LATE_LOSS, TEST_LOSS, CHRF, BLEU)
 
 
 def pooled_tables(study: Study, baseline: Row) -> list[Table]:

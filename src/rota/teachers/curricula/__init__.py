@@ -4,7 +4,8 @@ A teacher's config names one under ``curriculum``; ``build_teacher`` puts it aro
 (``base.py``) lets the teacher inside decide and adds a selection of sentences or weights of the loss to its decision;
 it may watch measures of its own. ``competence.py`` goes by the clock, ``norm.py`` by the norm of the student's
 embeddings, ``relative_loss.py`` by how much the loss of each sentence falls, ``dropout.py`` by how steady predictions
-are. The scores of the sentences are columns of ``rota/data/selection.py``.
+are, ``actor_critic.py`` by what it has learned about features of sentences. The scores of the sentences are columns of
+``rota/data/selection.py``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field
 
+from rota.teachers.curricula.actor_critic import ActorCriticConfig
 from rota.teachers.curricula.base import CurriculumConfig
 from rota.teachers.curricula.competence import CompetenceConfig
 from rota.teachers.curricula.dropout import DropoutVarianceConfig
@@ -24,6 +26,7 @@ CURRICULA: Final[Mapping[str, type[CurriculumConfig]]] = {
     "competence": CompetenceConfig,
     "norm": NormConfig,
     "relative-loss": RelativeLossConfig,
+    "actor-critic": ActorCriticConfig,
     "dropout-variance": DropoutVarianceConfig,
 }
 
@@ -35,7 +38,7 @@ def _named(value: Any) -> Any:
     return {"name": "competence", **value} if isinstance(value, Mapping) else value
 
 
-_Any = CompetenceConfig | NormConfig | RelativeLossConfig | DropoutVarianceConfig
+_Any = CompetenceConfig | NormConfig | RelativeLossConfig | DropoutVarianceConfig | ActorCriticConfig
 
 CurriculumField = Annotated[Annotated[_Any, Field(discriminator="name")] | None, BeforeValidator(_named)]
 """A field for one of them, or none."""

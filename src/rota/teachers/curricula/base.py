@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+import numpy as np
+
 from rota.measures import Measure
 from rota.settings import Settings
 from rota.types import Alarm, Arm, Decision, Observation, RaisesAlarms, State, Teacher
@@ -20,10 +22,11 @@ Found = Mapping[Measure, float | Mapping[Arm, float]]
 
 
 class Pace(NamedTuple):
-    """The clock of a run: how long it is, and how often the teacher is told."""
+    """The clock of a run: how long it is, and how often the teacher is told; and a generator, for those who draw."""
 
     steps: int
     observe_every: int
+    rng: np.random.Generator
 
     def next_tell(self, step: int) -> int:
         """The step at which the teacher is told of the choice made after ``step`` completed updates."""

@@ -3,8 +3,8 @@
 A gauge (``base.py``) reads its value from the student and the dev sets when the teacher is to be told, and may follow
 the updates in between; what it remembers is saved. ``losses.py`` has those of losses, ``source.py`` that of the gain
 from the source, ``alignment.py`` that of gradients along the goal's, ``sentences.py`` those that score every training
-sentence. ``GAUGES`` below is the table that the probe looks measures up in; a teacher of a user's own can bring more
-(``TeacherConfig.gauges``).
+sentence, ``weights.py`` that of moving weights. ``GAUGES`` below is the table that the probe looks measures up in; a
+teacher of a user's own can bring more (``TeacherConfig.gauges``).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from rota.measures import (
     TrainLoss,
     TrainSampleLoss,
     TrainSetLosses,
+    WeightChange,
 )
 from rota.training.gauges.alignment import AlignmentGauge
 from rota.training.gauges.base import Gauge
@@ -36,6 +37,7 @@ from rota.training.gauges.losses import (
 )
 from rota.training.gauges.sentences import EmbeddingNormGauge, SourceNormsGauge, TrainSetLossesGauge
 from rota.training.gauges.source import SourceGainGauge
+from rota.training.gauges.weights import WeightChangeGauge
 
 Gauges = Mapping[type[Measure], type[Gauge[Any]]]
 
@@ -49,6 +51,7 @@ GAUGES: Gauges = {
     EmbeddingNorm: EmbeddingNormGauge,
     SourceNorms: SourceNormsGauge,
     TrainSetLosses: TrainSetLossesGauge,
+    WeightChange: WeightChangeGauge,
     Alignment: AlignmentGauge,
 }
 

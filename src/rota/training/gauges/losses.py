@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from rota.measures import DevLoss, GroupLosses, JointLoss, TrainLoss, TrainSampleLoss, Weights, mean_train_loss
+from rota.student.likelihood import TEMPERATURES, fit
 from rota.training.devsets import DevSets, Groups
 from rota.training.gauges.base import Gauge
 from rota.training.turns import Window
@@ -40,6 +41,9 @@ class DevLossGauge(Gauge[DevLoss]):
         return {arm: (before[arm], loss) for arm, loss in after.items() if arm in before}
 
     def _loss(self, arm: Arm) -> float:
+        if self.measure.calibrated:
+            batch, weights = self.batches[arm], self.measure.weights
+            return fit(self.student.examine([batch], temperatures=TEMPERATURES, weights=weights)).calibrated
         return _losses(self.student, self.batches[arm], self.measure.weights, smoothed=self.measure.smoothed).per_token
 
     def state_dict(self) -> State:

@@ -84,6 +84,7 @@ class TrainSetLossesGauge(_ColumnGauge[TrainSetLosses]):
 
     def read(self, window: Window) -> dict[Arm, float]:  # noqa: ARG002 - whatever was played
         before, self._losses = self._losses, self.measure_all()
+        self.sets.ranks.put("loss", self._losses)
         if before is not None:
             self.put(relative_losses(before, self._losses))
         return self.means(self._losses)
@@ -94,6 +95,8 @@ class TrainSetLossesGauge(_ColumnGauge[TrainSetLosses]):
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
         self._losses = np.asarray(state["losses"]) if "losses" in state else None
+        if self._losses is not None:
+            self.sets.ranks.put("loss", self._losses)
 
 
 def relative_losses(before: FloatArray, now: FloatArray) -> FloatArray:
