@@ -11,6 +11,7 @@ import shutil
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
@@ -95,15 +96,16 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     store.check()
     if training.threads is not None:
         torch.set_num_threads(training.threads)
-    goal = resolve(config.goal, store.languages, store.low_resource)
+    goal = resolve(config.goal, store.languages, store.low_resource, store.manifest.routes)
     classroom = Classroom(
         store.sizes,
-        store.low_resource,
+        store.low_resource_arms,
         training.steps,
         tokens=store.target_tokens,
         update_tokens=training.tokens * training.accumulate,
         lr_warmup=config.student.lr_warmup.steps(training.steps),
         goal=goal,
+        language_of=store.language_of,
     )
     student = build_student(
         config.student,
@@ -139,7 +141,7 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
         listens=config.teacher.listens,
         broadcast=team.share,
     )
-    budget = {store.languages[-1]: training.last_arm_tokens or training.tokens}
+    budget = {store.arms[-1]: training.last_arm_tokens or training.tokens}
     streams_seed = seed_for(config.seed, "streams")
 
     def stream(arm: Arm, mixture: Mixture | None) -> BatchStream:
@@ -295,10 +297,19 @@ def describe(config: RunConfig, store: Store) -> dict[str, Any]:
         "config": config.dump(),
         "config_fingerprint": config.fingerprint,
         "seed": config.seed,
-        "data": {**data, "low_resource": list(store.low_resource), "sizes": dict(store.sizes)},
+        "data": data | about_languages(store),
         "versions": {name: version(name) for name in names} | {"python": platform.python_version()},
         "hardware": hardware,
     }
+
+
+def about_languages(store: Store) -> dict[str, Any]:
+    """Languages and their sizes; with several arms a language also those, and what each translates."""
+    found: dict[str, Any] = {"low_resource": list(store.low_resource), "sizes": dict(store.language_sizes)}
+    if store.manifest.routes:
+        found["arms"] = dict(store.sizes)
+        found["routes"] = {name: asdict(store.route(name)) for name in dict.fromkeys((*store.languages, *store.arms))}
+    return found
 
 
 def _same_run(before: dict[str, Any], now: dict[str, Any], run: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator
 
-from rota.types import Arm
+from rota.types import Arm, Route
 
 ALL: Final = "all"
 GROUPS: Final = (ALL, "low-resource", "high-resource")
@@ -35,9 +35,18 @@ GoalSetting = Annotated[str | dict[str, float], AfterValidator(_possible)]
 """A group of languages, one language, or a mapping from languages to weights, which need not sum to one."""
 
 
-def resolve(setting: str | Mapping[str, float], languages: Sequence[Arm], low_resource: Collection[Arm] = ()) -> Goal:
-    """The weights that a config asks for, in the order of ``languages``; unknown languages are refused."""
-    wanted = _wanted(setting, languages, low_resource)
+def resolve(
+    setting: str | Mapping[str, float],
+    languages: Sequence[Arm],
+    low_resource: Collection[Arm] = (),
+    routes: Mapping[Arm, Route] | None = None,
+) -> Goal:
+    """The weights that a config asks for, in the order of ``languages``; unknown languages are refused.
+
+    Where dev sets have other names than languages, ``routes`` says what they translate. The weight of a language is
+    then divided among its sets.
+    """
+    wanted = _by_set(_wanted(setting, languages, low_resource), languages, routes or {})
     for language in wanted:
         if language not in languages:
             raise ValueError(f"unknown language {language!r} in the goal; the corpus has {', '.join(languages)}")
@@ -55,6 +64,15 @@ def _wanted(setting: str | Mapping[str, float], languages: Sequence[Arm], low: C
     if setting in GROUPS:
         return {language: 1.0 for language in languages if (language in low) == (setting == "low-resource")}
     return {setting: 1.0}
+
+
+def _by_set(wanted: Mapping[str, float], sets: Sequence[Arm], routes: Mapping[Arm, Route]) -> Mapping[Arm, float]:
+    found: dict[Arm, float] = {}
+    for name, weight in wanted.items():
+        own = [each for each in sets if each in routes and name in (routes[each].source, routes[each].target)]
+        for each in [name] if name in sets or not own else own:
+            found[each] = found.get(each, 0.0) + (weight if each == name else weight / len(own))
+    return found
 
 
 def is_alike(goal: Goal, languages: Collection[Any]) -> bool:

@@ -63,6 +63,15 @@ class Batch:
         return len(self.target)
 
 
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What an arm, or a dev set, translates; and the dev and test set that an arm is measured by."""
+
+    source: str  # a language
+    target: str
+    dev: str  # the name of the set, by default that of the source language
+
+
 class SentenceLosses(NamedTuple):
     """Cross-entropy of each sentence in nats, summed over its target tokens, and how many those are."""
 

@@ -31,7 +31,9 @@ def sentences_like_ted(sizes, seed=0, longest=200) -> Sentences:
 def store_of(sizes, low_resource=()):
     high_resource = tuple(arm for arm in sizes if arm not in low_resource)
     sentences = sentences_like_ted(sizes)
-    return SimpleNamespace(languages=tuple(sizes), high_resource=high_resource, split=lambda name: sentences)
+    return SimpleNamespace(
+        languages=tuple(sizes), arms=tuple(sizes), high_resource=high_resource, split=lambda name: sentences
+    )
 
 
 STORE = store_of({"az": 3000, "be": 50, "tr": 5000}, low_resource=("az", "be"))

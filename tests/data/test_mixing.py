@@ -31,7 +31,9 @@ def store_of(means, spread=0.5, seed=0):
     ranges = {arm: (end - size, end) for (arm, size), end in zip(SIZES.items(), ends, strict=True)}
     numbers = np.arange(len(target))
     sentences = Sentences(flat(source, numbers), flat(target, numbers), ranges)
-    return SimpleNamespace(languages=tuple(SIZES), high_resource=("tr", "ru"), split=lambda name: sentences)
+    return SimpleNamespace(
+        languages=tuple(SIZES), arms=tuple(SIZES), high_resource=("tr", "ru"), split=lambda name: sentences
+    )
 
 
 ALIKE = store_of(dict.fromkeys(SIZES, 18))

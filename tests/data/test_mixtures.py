@@ -196,7 +196,7 @@ def test_a_skipped_batch_has_the_sizes_of_the_one_that_is_read():
         ({"az": -1, "tr": 2}, "a mixture", "the share of 'az' in a mixture is -1"),
         ({"az": float("nan")}, "a mixture", "the share of 'az' in a mixture is nan"),
         ({"az": 0}, "a mixture", "arm 'a mixture' has no sentences"),
-        ({"az": 1}, "az", "a mixture cannot be named 'az', which is a language"),
+        ({"az": 1}, "az", "a mixture cannot be named 'az', which is an arm"),
     ],
 )
 def test_a_mixture_that_makes_no_sense_is_refused(shares, name, message):

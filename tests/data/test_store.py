@@ -7,6 +7,7 @@ import pytest
 
 from rota.data.store import InputFile, Manifest, Sentences, Side, Store, StoreWriter, text_names, token_type
 from rota.data.subwords import Subwords, SubwordsConfig
+from rota.types import Route
 
 # Worked out by hand: az has two training sentences, be one; ids need not mean anything.
 AZ_SOURCES, AZ_TARGETS = [[4, 10, 11, 2], [4, 12, 2]], [[20, 2], [21, 22, 23, 2]]
@@ -23,7 +24,10 @@ def write(folder, vocabulary=100):
             append(writer, split, "az", AZ_SOURCES[1:], AZ_TARGETS[1:])
             append(writer, split, "be", BE_SOURCES, BE_TARGETS)
         for split in ("dev", "test"):
-            for name in (*text_names(split, "az", "en"), *text_names(split, "be", "en")):
+            for name in (
+                *text_names(split, "az", Route("az", "en", "az")),
+                *text_names(split, "be", Route("be", "en", "be")),
+            ):
                 (folder / name).write_text(f"{name}\nsecond\n", encoding="utf-8")
         writer.finish(low_resource=["be"], target="en", cleaning={}, settings={}, inputs={})
     return folder

@@ -21,7 +21,8 @@ def sentences(lengths_by_language):
 
 class FakeStore:
     def __init__(self, dev, train=None):
-        self.languages = tuple(dev)
+        self.languages = self.arms = tuple(dev)
+        self.language_of = {arm: arm for arm in dev}
         self._splits = {"dev": sentences(dev), "train": sentences(train or dev)}
 
     def split(self, name):

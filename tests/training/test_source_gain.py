@@ -114,7 +114,8 @@ class Copyist:
 class TwoArms:
     """A store: az has right sources, be those of its next sentence; each sentence is a number of its own, repeated."""
 
-    languages = ("az", "be")
+    languages = arms = ("az", "be")
+    language_of = {"az": "az", "be": "be"}  # noqa: RUF012 - nobody changes it
 
     def __init__(self, count=40):
         rng = np.random.default_rng(3)

@@ -20,7 +20,7 @@ from rota.training.spot_checks import LEAST, MOST, SpotCheck, SpotChecks
 
 class Sets:
     def __init__(self, count):
-        self.languages = tuple(f"l{number}" for number in range(count))
+        self.arms = tuple(f"l{number}" for number in range(count))
 
 
 def checks(arms, share, tokens):

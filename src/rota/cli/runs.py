@@ -137,6 +137,7 @@ def _display(config: RunConfig, run: Path, loop: Loop) -> Display:
         languages=sets.languages,
         steps=loop.steps,
         goal=sets.goal,
+        language_of=sets.language_of,
         corpus_tokens=sets.train_tokens,
     )
     display.resume(loop.step, loop.seen, (entry["dev_loss"] for entry in Run(run).read("validations")))

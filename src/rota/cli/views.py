@@ -120,19 +120,25 @@ def _lines() -> Iterator[Progress]:
 
 
 def data_table(store: Store) -> Group:
-    """Pairs of each language: kept for train, dev and test, and dropped from train by reason."""
+    """Pairs of each language, and of its arms if it has several: kept for train, dev and test, dropped from train."""
     counts = store.manifest.cleaning
-    reasons = sorted({reason for splits in counts.values() for reason in splits["train"]} - {"kept"})
-    shown = [reason for reason in reasons if any(splits["train"].get(reason) for splits in counts.values())]
+    trained = [splits["train"] for splits in counts.values() if "train" in splits]
+    reasons = sorted({reason for train in trained for reason in train} - {"kept"})
+    shown = [reason for reason in reasons if any(train.get(reason) for train in trained)]
     table = _table()
     for name in ("language", "train", "dev", "test"):
         table.add_column(name, justify="left" if name == "language" else "right")
     for reason in shown:
         table.add_column(f"dropped: {reason}", justify="right", style="dim")
-    for arm, splits in counts.items():
-        kept = [f"{splits[split]['kept']:,}" for split in ("train", "dev", "test")]
-        low = " (low)" if arm in store.low_resource else ""
-        table.add_row(arm + low, *kept, *(f"{splits['train'].get(reason, 0):,}" for reason in shown))
+    for name in store.languages:
+        arms = [arm for arm, language in store.language_of.items() if language == name]
+        low = " (low)" if name in store.low_resource else ""
+        dropped = [sum(counts[arm]["train"].get(reason, 0) for arm in arms) for reason in shown]
+        held_out = [f"{counts[name][split]['kept']:,}" for split in ("dev", "test")]
+        table.add_row(name + low, f"{store.language_sizes[name]:,}", *held_out, *(f"{count:,}" for count in dropped))
+        for arm in arms if arms != [name] else []:
+            of_arm = [f"{counts[arm]['train'].get(reason, 0):,}" for reason in shown]
+            table.add_row(f"  {arm}", f"{store.sizes[arm]:,}", "", "", *of_arm)
     titled = _titled(f"{store.folder}: {store.manifest.vocabulary:,} subwords", table)
     return Group(titled, *(Text(line, style="yellow") for line in _mess_lines(store)))
 
@@ -301,7 +307,7 @@ def policy_table(probe: PolicyProbe) -> Group:
     """Row: the language whose losses were amplified; columns: softmax of the Q value of each choice."""
     table = _table()
     table.add_column("amplified")
-    for arm in probe.languages:
+    for arm in probe.arms or probe.languages:
         table.add_column(arm, justify="right")
     for arm, row in zip(probe.languages, probe.matrix, strict=True):
         table.add_row(arm, *(f"{value:.2f}" for value in row))

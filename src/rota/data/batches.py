@@ -364,14 +364,14 @@ def make_stream(
     With a ``mixture`` of sentences, batches of that; ``arm`` is then its name. ``ranks`` may serve several streams.
     """
     sentences = store.split("train")
-    named = {MIXED: store.languages, MIXED_HIGH_RESOURCE: store.high_resource}
+    named = {MIXED: store.arms, MIXED_HIGH_RESOURCE: store.high_resource}
     if mixture is None and arm not in named:
-        if arm not in store.languages:
-            raise ValueError(f"unknown arm {arm!r}; the data have {', '.join((*store.languages, *named))}")
+        if arm not in store.arms:
+            raise ValueError(f"unknown arm {arm!r}; the data have {', '.join((*store.arms, *named))}")
         return LanguageStream(sentences, arm, _indices(sentences, (arm,)), tokens=tokens, seed=seed, ranks=ranks)
     assert mixture is None or mixture.unit == "sentence", "batches of several arms come from the streams of those arms"
-    if arm in store.languages:
-        raise ValueError(f"a mixture cannot be named {arm!r}, which is a language; give it another name")
+    if arm in store.arms:
+        raise ValueError(f"a mixture cannot be named {arm!r}, which is an arm; give it another name")
     shares = _proportions(sentences, named[arm]) if mixture is None else mixture.shares
     return MixtureStream(sentences, arm, shares, tokens=tokens, seed=seed, ranks=ranks, mixing=mixing)
 

@@ -21,7 +21,7 @@ from rota.data.corpora.parallel import SPLITS, Pair, Split, read_lines
 from rota.data.subwords import Subwords
 from rota.files import damaged, fingerprint, read_json, sha256_of, write_json
 from rota.settings import Settings, explain
-from rota.types import Arm, Batch, IntArray
+from rota.types import Arm, Batch, IntArray, Route
 
 FORMAT: Final = 1
 MANIFEST: Final = "manifest.json"
@@ -30,11 +30,11 @@ SIDES: Final = ("source", "target")
 PREPARE_AGAIN: Final = "prepare the data again with --again"
 
 Counts = dict[Arm, dict[Split, dict[str, int]]]
-"""Pairs per language, split and reason of the cleaning; ``"kept"`` among the reasons."""
+"""Pairs per arm or dev set, split and reason of the cleaning; ``"kept"`` among the reasons."""
 
 
 class Extent(Settings):
-    """Where one language is in the arrays of a split."""
+    """Where one arm, or one dev set, is in the arrays of a split."""
 
     start: int  # its first sentence
     sentences: int
@@ -74,7 +74,7 @@ class Manifest(Settings):
     """The content of ``manifest.json``."""
 
     format: int = FORMAT
-    languages: tuple[Arm, ...]
+    languages: tuple[Arm, ...]  # the dev and test sets; with one training text for each, these are the arms too
     low_resource: tuple[Arm, ...]
     target: str
     vocabulary: int
@@ -85,17 +85,19 @@ class Manifest(Settings):
     files: dict[str, StoredFile]  # by path inside the folder
     mess: dict[Arm, dict[str, int]] = Field(default_factory=dict)  # training pairs degraded on purpose, by kind
 
+    routes: dict[Arm, Route] = Field(default_factory=dict)  # of arms and dev sets; empty: each language into the target
+
     @model_serializer(mode="wrap")
-    def _without_mess(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Manifests of data that nobody degraded are as they always were."""
+    def _only_what_is_used(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Manifests of data that nobody degraded, with one text a language, are as they always were."""
         written: dict[str, Any] = write(self)
-        return {name: value for name, value in written.items() if name != "mess" or value}
+        return {name: value for name, value in written.items() if name not in ("mess", "routes") or value}
 
     @property
     def fingerprint(self) -> str:
         """Names the data: equal for equal arrays, texts and languages, wherever and whenever they were prepared."""
         return fingerprint(
-            self.model_dump(mode="json", include={"format", "languages", "low_resource", "target", "files"})
+            self.model_dump(mode="json", include={"format", "languages", "low_resource", "target", "files", "routes"})
         )
 
     def save(self, folder: Path) -> None:
@@ -161,7 +163,7 @@ class Side:
 
 
 class Sentences:
-    """A split: every language is a contiguous range of sentence indices."""
+    """A split: every language, or every arm of the training text, is a contiguous range of sentence indices."""
 
     def __init__(self, source: Flat, target: Flat, ranges: Mapping[Arm, tuple[int, int]]) -> None:
         self.source = source
@@ -237,26 +239,56 @@ class Store:
 
     @property
     def languages(self) -> tuple[Arm, ...]:
+        """The dev and test sets, by default one for each language."""
         return self.manifest.languages
 
     @property
     def low_resource(self) -> tuple[Arm, ...]:
+        """Those of low-resource languages."""
         return self.manifest.low_resource
 
     @property
-    def high_resource(self) -> tuple[Arm, ...]:
+    def arms(self) -> tuple[Arm, ...]:
+        """The training texts, by default one for each language, and then named like it."""
+        return tuple(self.sizes)
+
+    def route(self, name: Arm) -> Route:
+        """What an arm or a dev set translates."""
+        return self.manifest.routes.get(name) or Route(name, self.manifest.target, name)
+
+    @cached_property
+    def language_of(self) -> Mapping[Arm, Arm]:
+        """The dev set that each arm is measured by."""
+        return {arm: self.route(arm).dev for arm in self.arms}
+
+    @property
+    def low_resource_arms(self) -> tuple[Arm, ...]:
         low = set(self.low_resource)
-        return tuple(language for language in self.languages if language not in low)
+        return tuple(arm for arm, language in self.language_of.items() if language in low)
+
+    @property
+    def high_resource(self) -> tuple[Arm, ...]:
+        """The arms that are not of low-resource languages."""
+        low = set(self.low_resource)
+        return tuple(arm for arm, language in self.language_of.items() if language not in low)
 
     @cached_property
     def sizes(self) -> Mapping[Arm, int]:
-        """Training sentences of each language."""
-        return {language: extent.sentences for language, extent in self.manifest.splits["train"].items()}
+        """Training sentences of each arm."""
+        return {arm: extent.sentences for arm, extent in self.manifest.splits["train"].items()}
+
+    @cached_property
+    def language_sizes(self) -> Mapping[Arm, int]:
+        """Training sentences of all arms that are measured by each dev set."""
+        return {
+            language: sum(size for arm, size in self.sizes.items() if self.language_of[arm] == language)
+            for language in self.languages
+        }
 
     @cached_property
     def target_tokens(self) -> Mapping[Arm, int]:
-        """Training target tokens of each language."""
-        return {language: extent.target_tokens for language, extent in self.manifest.splits["train"].items()}
+        """Training target tokens of each arm."""
+        return {arm: extent.target_tokens for arm, extent in self.manifest.splits["train"].items()}
 
     @cached_property
     def subwords(self) -> Subwords:
@@ -274,7 +306,7 @@ class Store:
         if split == "train":
             raise ValueError("the text of 'train' is not kept in prepared data; ask for 'dev' or 'test'")
         self.split(split).range(arm)
-        source, target = (read_lines(self.folder / name) for name in text_names(split, arm, self.manifest.target))
+        source, target = (read_lines(self.folder / name) for name in text_names(split, arm, self.route(arm)))
         return list(zip(source, target, strict=True))
 
     def _map(self, split: Split, side: str) -> Flat:
@@ -361,6 +393,7 @@ class StoreWriter:
         settings: dict[str, Any],
         inputs: dict[str, InputFile],
         mess: dict[Arm, dict[str, int]] | None = None,
+        routes: Mapping[Arm, Route] | None = None,
     ) -> None:
         """Closes the arrays and writes the manifest, which also lists every other file in the folder."""
         files = {name: appender.close() for name, appender in self._open.items()}
@@ -379,11 +412,12 @@ class StoreWriter:
             inputs=inputs,
             files=files,
             mess=mess or {},
+            routes=dict(routes or {}),
         ).save(self.folder)
 
     @property
     def sizes(self) -> dict[Arm, int]:
-        """Training sentences written so far."""
+        """Training sentences written so far, by arm."""
         return {arm: extent.sentences for arm, extent in self._extents["train"].items()}
 
 
@@ -396,6 +430,10 @@ def array_names(split: Split, side: str) -> tuple[str, str]:
     return f"{split}.{side}.tokens", f"{split}.{side}.offsets"
 
 
-def text_names(split: Split, arm: Arm, target: str) -> tuple[str, str]:
-    """Files of the source and target text, as sacreBLEU and others like them: ``text/dev.az-en.az``."""
-    return f"text/{split}.{arm}-{target}.{arm}", f"text/{split}.{arm}-{target}.{target}"
+def text_names(split: Split, name: Arm, route: Route) -> tuple[str, str]:
+    """Files of the source and target text, as sacreBLEU and others like them: ``text/dev.az-en.az``.
+
+    Those of an arm or a dev set with another name than the language have that: ``text/train.az-web.az``.
+    """
+    name = f"{name}-{route.target}" if name == route.source else name
+    return f"text/{split}.{name}.{route.source}", f"text/{split}.{name}.{route.target}"

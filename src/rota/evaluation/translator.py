@@ -185,7 +185,7 @@ class Translations:
     def _translate(self, model: Model, texts: Mapping[Arm, Sequence[str]], counter: Counter) -> list[str]:
         return self.loader.translator(model.steps, model.combine).translate(
             [text for each in texts.values() for text in each],
-            [arm for arm, each in texts.items() for _ in each],
+            [self.loader.run.route(arm).source for arm, each in texts.items() for _ in each],
             beam=self.config.beam,
             length_penalty=self.config.length_penalty,
             progress=counter.add,

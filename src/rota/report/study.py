@@ -65,7 +65,7 @@ class StudyRun(Run):
 
     @cached_property
     def history(self) -> History:
-        return read_history(self.read("steps"), list(self.sizes), self.steps)
+        return read_history(self.read("steps"), list(self.arms), self.steps)
 
     @property
     def teacher(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from rota.goal import ALL, Goal, goal_mean, resolve
 from rota.runs.checkpoints import Checkpoint, Checkpoints
 from rota.runs.records import REMEDY, Entry, Record, last_entry, last_lines, read_record
 from rota.settings import BEFORE
-from rota.types import Arm
+from rota.types import Arm, Route
 
 RecordName = Literal[
     "steps", "observations", "rewards", "validations", "timings", "spot_checks", "alarms", "evals", "phases"
@@ -156,9 +156,28 @@ class Run:
 
     @property
     def sizes(self) -> dict[Arm, int]:
-        """Training pairs of each language."""
+        """Training pairs of each language, or more exactly of all arms that are measured by each dev set."""
         sizes: dict[Arm, int] = self.about["data"]["sizes"]
         return sizes
+
+    @property
+    def arms(self) -> dict[Arm, int]:
+        """Training pairs of each arm; by default the arms are the languages."""
+        arms: dict[Arm, int] = self.about["data"].get("arms", self.sizes)
+        return arms
+
+    @property
+    def routes(self) -> dict[Arm, Route]:
+        """What every arm and every dev set translates; empty: each language into the target."""
+        return {name: Route(**route) for name, route in self.about["data"].get("routes", {}).items()}
+
+    def route(self, name: Arm) -> Route:
+        """What an arm or a dev set translates."""
+        return self.routes.get(name) or Route(name, self.setting("config.data").get("target", "en"), name)
+
+    def language_of(self, arm: Arm) -> Arm:
+        """The language, or dev set, that an arm is measured by."""
+        return str(self.about["data"].get("routes", {}).get(arm, {}).get("dev", arm))
 
     @property
     def low_resource(self) -> list[Arm]:
@@ -171,7 +190,7 @@ class Run:
     @property
     def goal(self) -> Goal:
         """The weights of the languages in everything that is averaged for the run's goal; by default all alike."""
-        return resolve(self.about["config"].get("goal", ALL), list(self.sizes), self.low_resource)
+        return resolve(self.about["config"].get("goal", ALL), list(self.sizes), self.low_resource, self.routes)
 
     def read(self, name: RecordName) -> Iterator[Entry]:
         """The entries of a record, plain or gzipped; none if there is no such record."""

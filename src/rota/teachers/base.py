@@ -31,17 +31,25 @@ EXACT: Final = ("paper", "released")
 class Classroom:
     """What a schedule may know before training starts."""
 
-    sizes: Mapping[Arm, int]  # training sentences by language, in the order of the corpus
-    low_resource: tuple[Arm, ...]
+    sizes: Mapping[Arm, int]  # training sentences by arm, in the order of the corpus
+    low_resource: tuple[Arm, ...]  # the arms of low-resource languages
     steps: int
-    tokens: Mapping[Arm, int] = field(default_factory=dict)  # training target tokens by language; empty: not known
+    tokens: Mapping[Arm, int] = field(default_factory=dict)  # training target tokens by arm; empty: not known
     update_tokens: int = 0  # target tokens of an update; 0: not known
     lr_warmup: int = 0  # steps in which the learning rate rises
     goal: Goal = field(default_factory=dict)  # weights of the languages, which sum to 1; empty becomes: all alike
+    language_of: Mapping[Arm, Arm] = field(default_factory=dict)  # the language of each arm; empty becomes: itself
 
     def __post_init__(self) -> None:
+        if not self.language_of:
+            object.__setattr__(self, "language_of", {arm: arm for arm in self.sizes})
         if not self.goal:
-            object.__setattr__(self, "goal", resolve(ALL, tuple(self.sizes)))
+            object.__setattr__(self, "goal", resolve(ALL, self.languages))
+
+    @property
+    def languages(self) -> tuple[Arm, ...]:
+        """The languages (their dev sets) that the arms are measured by."""
+        return tuple(dict.fromkeys(self.language_of.values()))
 
     @property
     def arms(self) -> tuple[Arm, ...]:
@@ -64,17 +72,34 @@ class Classroom:
         return self.update_tokens
 
     def select(self, languages: Languages) -> tuple[Arm, ...]:
-        """The languages of a group, or the named ones, which must be in the corpus."""
+        """The arms of a group of languages, or the named ones; a language stands for all its arms."""
         if languages == "all":
             return self.arms
         if languages == "low-resource":
             return _not_empty(self.low_resource, "low-resource")
         if languages == "high-resource":
             return _not_empty(self.high_resource, "high-resource")
-        for arm in languages:
-            if arm not in self.sizes:
-                raise ValueError(f"unknown language {arm!r}; the corpus has {', '.join(self.sizes)}")
-        return _not_empty(tuple(dict.fromkeys(languages)), "chosen")
+        found = [arm for name in languages for arm in self._arms_of(name)]
+        return _not_empty(tuple(dict.fromkeys(found)), "chosen")
+
+    def spread(self, shares: Mapping[Arm, float]) -> dict[Arm, float]:
+        """Shares by arm; that of a language goes to its arms in proportion to their sizes."""
+        found: dict[Arm, float] = {}
+        for name, share in shares.items():
+            arms = self._arms_of(name)
+            total = sum(self.sizes[arm] for arm in arms)
+            for arm in arms:
+                found[arm] = found.get(arm, 0.0) + (share if len(arms) == 1 else share * self.sizes[arm] / total)
+        return found
+
+    def _arms_of(self, name: Arm) -> list[Arm]:
+        """An arm, or those of a language; an arm with the name of its language is that arm alone."""
+        if name in self.sizes:
+            return [name]
+        arms = [arm for arm, language in self.language_of.items() if language == name]
+        if not arms:
+            raise ValueError(f"unknown language {name!r}; the corpus has {', '.join(self.sizes)}")
+        return arms
 
 
 def _not_empty(arms: tuple[Arm, ...], group: str) -> tuple[Arm, ...]:

@@ -112,7 +112,7 @@ def read_past(run: Path, classroom: Classroom) -> Past:
     about = read_json(
         run / "run.json", "config.training.steps", "config.teacher.decide_every", "data.sizes", remedy=REMEDY
     )
-    _check_languages(run, about["data"]["sizes"], classroom)
+    _check_languages(run, about["data"].get("arms", about["data"]["sizes"]), classroom)
     (arms, warmup), steps = _played(run), about["config"]["training"]["steps"]
     for arm in dict.fromkeys(arms):
         if arm not in classroom.sizes:
@@ -122,7 +122,7 @@ def read_past(run: Path, classroom: Classroom) -> Past:
     return Past(arms, about["config"]["teacher"]["decide_every"], warmup)
 
 
-def _check_languages(run: Path, sizes: Mapping[Arm, int], classroom: Classroom) -> None:
+def _check_languages(run: Path, sizes: Mapping[Arm, Any], classroom: Classroom) -> None:
     if set(sizes) != set(classroom.arms):
         here = f"this corpus has {', '.join(classroom.arms)}"
         raise ValueError(f"{run} was trained on {', '.join(sizes)} and {here}; replay a run with the same languages")

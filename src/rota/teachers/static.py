@@ -141,12 +141,11 @@ class FixedConfig(OpenLoopConfig):
     )
     name: Literal["fixed"] = "fixed"
     shares: dict[Arm, float] = Field(
-        description="language to share; they need not sum to one", examples=["shares: {be: 0.5, ru: 0.5}"]
+        description="arm or language to share; they need not sum to one", examples=["shares: {be: 0.5, ru: 0.5}"]
     )
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Static:
-        classroom.select(tuple(self.shares))
-        return Static(self.shares, rng)
+        return Static(classroom.spread(self.shares), rng)
 
 
 class MixedConfig(OpenLoopConfig):

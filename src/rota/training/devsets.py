@@ -57,6 +57,7 @@ class DevSets:
         ranks: Ranks | None = None,
     ) -> None:
         self.languages = store.languages
+        self.arms, self.language_of = store.arms, store.language_of
         self.goal = goal or resolve(ALL, self.languages)
         self.ranks = ranks or Ranks(store.split("train"))  # of training sentences; those of the streams
         self._dev, self._train = store.split("dev"), store.split("train")
@@ -64,14 +65,16 @@ class DevSets:
         self._validate_tokens = validate_tokens
 
     def teacher_part(self, arm: Arm) -> IntArray:
-        """Dev sentences that a teacher may look at."""
-        start, _ = self._dev.range(arm)
-        return start + teacher_part(self._dev, arm, self._share, self._division)
+        """Dev sentences of a language, or of that of an arm, that a teacher may look at."""
+        language = self.language_of.get(arm, arm)
+        start, _ = self._dev.range(language)
+        return start + teacher_part(self._dev, language, self._share, self._division)
 
     def selection_part(self, arm: Arm) -> IntArray:
         """The other dev sentences: dev losses shown and recorded come from these; no teacher sees them."""
-        start, _ = self._dev.range(arm)
-        return start + selection_part(self._dev, arm, self._share, self._division)
+        language = self.language_of.get(arm, arm)
+        start, _ = self._dev.range(language)
+        return start + selection_part(self._dev, language, self._share, self._division)
 
     @cached_property
     def validation(self) -> dict[Arm, Batch]:
@@ -84,12 +87,21 @@ class DevSets:
         return {arm: int(offsets[stop] - offsets[start]) for arm, (start, stop) in self._train.ranges.items()}
 
     def by_arm(self, measure: DevLoss) -> dict[Arm, Batch]:
-        """For each arm a fixed batch; as in the released code, one for all."""
+        """For each arm a fixed batch: that of its language; as in the released code, one for all."""
         if measure.data == "first-arm-train":
-            first = self.languages[0]
+            first = self.arms[0]
             batch = _batch(self._train, first, np.arange(*self._train.range(first)), measure.tokens)
-            return dict.fromkeys(self.languages, batch)
-        return {arm: _batch(self._dev, arm, self.teacher_part(arm), measure.tokens) for arm in self.languages}
+            return dict.fromkeys(self.arms, batch)
+        batches = {
+            language: _batch(self._dev, language, self.teacher_part(language), measure.tokens)
+            for language in self.taught
+        }
+        return {arm: batches[self.language_of[arm]] for arm in self.arms}
+
+    @property
+    def taught(self) -> tuple[Arm, ...]:
+        """The languages, or dev sets, that some arm is measured by."""
+        return tuple(dict.fromkeys(self.language_of.values()))
 
     def joint(self, measure: JointLoss) -> Batch:
         """The fixed multilingual batch: about as many tokens of every language.
@@ -131,13 +143,17 @@ class DevSets:
 
     def groups(self, measure: GroupLosses) -> Groups:
         sentences = self._dev if measure.data == "dev" else self._train
-        groups = [group for arm in self.languages for group in self._groups(arm, measure)]
+        groups = [group for arm in self._grouped(measure) for group in self._groups(arm, measure)]
         turns = [groups[turn :: measure.refresh_every] for turn in range(min(measure.refresh_every, len(groups)))]
         return Groups(
             tuple(sentences.batch(MIXED, np.concatenate(turn)) for turn in turns),
             tuple(np.array([len(group) for group in turn]) for turn in turns),
             len(groups),
         )
+
+    def _grouped(self, measure: GroupLosses) -> tuple[Arm, ...]:
+        """What has groups: dev sets, or, of training text, the arms themselves."""
+        return self.taught if measure.data == "dev" else self.arms
 
     def _groups(self, arm: Arm, measure: GroupLosses) -> list[IntArray]:
         """As many groups as asked for; where sentences are few, groups shrink, to one sentence at the least."""
@@ -164,7 +180,7 @@ class DevSets:
             "selection_sentences": {arm: len(self.selection_part(arm)) for arm in self.languages},
             "reward_tokens": _tokens(self.by_arm(dev)),
             "joint_tokens": self.joint(joint).tokens,
-            "group_sentences": {arm: len(self._groups(arm, groups)[0]) for arm in self.languages},
+            "group_sentences": {arm: len(self._groups(arm, groups)[0]) for arm in self._grouped(groups)},
             "groups": groups.groups,
         }
 

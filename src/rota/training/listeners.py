@@ -54,14 +54,17 @@ class Display:
         languages: Sequence[Arm],
         steps: int,
         goal: Goal | None = None,
+        language_of: Mapping[Arm, Arm] | None = None,
         corpus_tokens: Mapping[Arm, int] | None = None,
     ) -> None:
         self.console, self.title, self.languages, self.steps = console, title, languages, steps
+        self.language_of = language_of or {language: language for language in languages}
+        self.arms = tuple(self.language_of)
         self.goal = goal or resolve(ALL, languages)
         self.corpus_tokens = corpus_tokens or {}  # target tokens of an epoch
         self.step = 0
         self.loss: float | None = None
-        self.seen = dict.fromkeys(languages, 0)
+        self.seen = dict.fromkeys(self.arms, 0)
         self.dev_loss: dict[Arm, float] = {}
         self.best: dict[Arm, float] = {}
         self.note = ""
@@ -72,7 +75,7 @@ class Display:
     def resume(self, step: int, seen: Mapping[Arm, int], dev_losses: Iterable[Mapping[Arm, float]] = ()) -> None:
         """Start from what an earlier part of the run has done: tokens seen, and the dev losses of its validations."""
         self.step = step
-        self.seen = {arm: seen.get(arm, 0) for arm in self.languages}
+        self.seen = {arm: seen.get(arm, 0) for arm in self.arms}
         for dev_loss in dev_losses:
             self._remember(dev_loss)
 
@@ -91,7 +94,7 @@ class Display:
     def updated(self, step: int, decision: Decision, loss: float, seen: Mapping[Arm, int]) -> None:
         self.step = step
         self.loss = loss if self.loss is None else SMOOTHING * self.loss + (1 - SMOOTHING) * loss
-        self.seen = {arm: seen.get(arm, 0) for arm in self.languages}
+        self.seen = {arm: seen.get(arm, 0) for arm in self.arms}
         self._recent.append((time.perf_counter(), step, sum(self.seen.values())))
         self.note = f"now {decision.arm} ({decision.why})"
 
@@ -138,7 +141,7 @@ class Display:
         return f"loss {loss} | {(after - before) / seconds:,.0f} tokens/s | {_clock(left)} left"
 
     def _languages(self) -> Table:
-        """Share of the target tokens so far, epochs and dev loss; with many languages the 24 most trained."""
+        """Of each arm its share of the tokens, epochs, and the dev loss of its language; the 24 most trained."""
         table = Table(box=None, padding=(0, 2), show_edge=False)
         for name in ("language", "share so far", "", "epochs", "dev loss", "best"):
             table.add_column(
@@ -148,9 +151,7 @@ class Display:
             )
         total = max(1, sum(self.seen.values()))
         largest = max(1, *self.seen.values())
-        shown = (
-            sorted(self.languages, key=lambda arm: -self.seen[arm])[:24] if len(self.languages) > 24 else self.languages
-        )
+        shown = sorted(self.arms, key=lambda arm: -self.seen[arm])[:24] if len(self.arms) > 24 else self.arms
         for arm in shown:
             bar = ProgressBar(total=largest, completed=self.seen[arm], width=24)
             table.add_row(
@@ -158,8 +159,8 @@ class Display:
                 f"{self.seen[arm] / total:.1%}",
                 bar,
                 self._epochs(arm),
-                _number(self.dev_loss.get(arm)),
-                _number(self.best.get(arm)),
+                _number(self.dev_loss.get(self.language_of[arm])),
+                _number(self.best.get(self.language_of[arm])),
             )
         return table
 
@@ -194,9 +195,11 @@ class TensorBoard:
 
     def validated(self, step: int, dev_loss: Mapping[Arm, float]) -> None:
         total = sum(self._seen.values())
-        for arm, loss in dev_loss.items():
-            self._scalar(f"loss/dev/{arm}", loss, step)
-            self._scalar(f"share/{arm}", self._seen.get(arm, 0) / total, step)
+        for language, loss in dev_loss.items():
+            self._scalar(f"loss/dev/{language}", loss, step)
+        unseen = dict.fromkeys(dev_loss, 0) if self._seen.keys() <= dev_loss.keys() else {}  # languages are the arms
+        for arm, tokens in {**unseen, **self._seen}.items():
+            self._scalar(f"share/{arm}", tokens / total, step)
 
     def checked(self, step: int, check: SpotCheck) -> None:
         for name, estimates in (("dev", check.dev_source_gain), ("train", check.source_gain)):

@@ -52,7 +52,7 @@ class SpotChecks:
 
         It follows from the number alone, so there is nothing to save.
         """
-        arms = self.sets.languages
+        arms = self.sets.arms
         if self._budget >= LEAST * len(arms):
             return arms, min(MOST, int(self._budget / len(arms))), number
         done, now = (int(count * self._budget / LEAST) for count in (number - 1, number))

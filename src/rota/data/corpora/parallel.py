@@ -21,6 +21,9 @@ Pair = tuple[str, str]
 SPLITS: Final[tuple[Split, ...]] = ("train", "dev", "test")
 Patterns = str | tuple[str, ...]
 
+NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
+"""Languages and sources: they become parts of file names."""
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _FIELD = re.compile(r"\{(.*?)\}")  # of a pattern
 
@@ -33,9 +36,19 @@ class ParallelText:
     files: tuple[Path, ...]  # if their content changes, it is another corpus; empty for generated text
     read: Callable[[], Iterator[Pair]]
     size: int = 0  # approximate, in bytes, of generated text
+    at_most: int | None = None  # training pairs to use, the first ones that cleaning keeps
 
 
 Corpus = Mapping[Arm, Mapping[Split, ParallelText]]
+"""Languages and, where a language has several training texts, their names; each with the splits that it has.
+
+Most have all three. Otherwise those with ``train`` are the arms, and those with ``dev`` and ``test`` are the dev sets.
+"""
+
+
+def having(corpus: Corpus, split: Split) -> list[Arm]:
+    """What has this split: the arms of ``train``, the dev sets of ``dev``; in order."""
+    return [name for name, splits in corpus.items() if split in splits]
 
 
 def check_known(language: str, known: Iterable[str], what: str = "language") -> None:
@@ -103,15 +116,21 @@ def read_tsv(path: Path) -> Iterator[Pair]:
 
 def text_of_files(patterns: Patterns, language: str, target: str) -> ParallelText:
     """The text that a pattern names for a language, or several patterns one after the other; the files must exist."""
+    files = files_of(patterns, language, target)
     groups = [_expand(pattern, language, target) for pattern in listed(patterns)]
-    files = tuple(chain.from_iterable(groups))
+    origin = " + ".join(map(str, files))
+    return ParallelText(origin, files, lambda: not_empty(chain.from_iterable(map(_read_group, groups)), files))
+
+
+def files_of(patterns: Patterns, language: str, target: str) -> tuple[Path, ...]:
+    """The files that patterns name for a language; they must exist."""
+    files = tuple(chain.from_iterable(_expand(pattern, language, target) for pattern in listed(patterns)))
     if not files:
         raise ValueError(f"no pattern for language {language!r}; name at least one file")
     for path in files:
         if not path.is_file():
             raise ValueError(f"no file {path} (for language {language!r}); check the pattern in the config")
-    origin = " + ".join(map(str, files))
-    return ParallelText(origin, files, lambda: not_empty(chain.from_iterable(map(_read_group, groups)), files))
+    return files
 
 
 def listed(patterns: Patterns) -> tuple[str, ...]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Literal, Self
@@ -18,7 +17,16 @@ from pydantic import (
 )
 
 from rota.data.corpora import debian, gettext, mirrors, ted
+from rota.data.corpora.arms import (
+    NamedCorpus,
+    SourceConfig,
+    check_names,
+    source_routes,
+    source_texts,
+    taken_texts,
+)
 from rota.data.corpora.parallel import (
+    NAME,
     SPLITS,
     Corpus,
     ParallelText,
@@ -32,12 +40,10 @@ from rota.data.corpora.parallel import (
 from rota.data.corpora.synthetic.corpus import synthetic_corpus
 from rota.data.corpora.synthetic.families import SyntheticConfig
 from rota.settings import Settings
-from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm
+from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Route
 
 LOW_RESOURCE_SHARE: Final = 0.2
 """A language with fewer training pairs than this share of the largest counts as low-resource by default."""
-
-_LANGUAGE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
 
 
 class CorpusConfig(Settings):
@@ -55,6 +61,7 @@ class CorpusConfig(Settings):
     train: Patterns | dict[str, Patterns] | None = None
     dev: Patterns | dict[str, Patterns] | None = None
     test: Patterns | dict[str, Patterns] | None = None
+    sources: dict[str, SourceConfig] = Field(default_factory=dict)  # training texts beside train, or in its place
     path: Path | None = None  # ted8 alone: a ted_talks.tar.gz, or a folder with its three files
     mirror: str | None = None  # debian alone: address of a package mirror; None: the one that apt uses
     release: str = Field(debian.RELEASE, pattern=r"^\w[\w.-]*$")  # debian alone
@@ -68,7 +75,8 @@ class CorpusConfig(Settings):
         return {name: value for name, value in written.items() if name not in unused}
 
     def _unused(self) -> set[str]:
-        return {name for name, used in (("mirror", self.mirror), ("release", self.corpus == "debian")) if not used}
+        used = {"mirror": self.mirror, "release": self.corpus == "debian", "sources": self.sources}
+        return {name for name, value in used.items() if not value}
 
     @field_validator("mirror")
     @classmethod
@@ -97,15 +105,17 @@ class CorpusConfig(Settings):
         for languages in self._named_languages():
             _check_languages(languages, self.target)
         given = [split for split in SPLITS if getattr(self, split) is not None]
-        if self.corpus == "files" and len(given) < len(SPLITS):
-            missing = next(split for split in SPLITS if split not in given)
-            raise ValueError(f"no {missing} text; give {missing!r} a pattern such as text/{missing}.{{language}}.tsv")
+        missing = [split for split in SPLITS if split not in given and split not in self._brought]
+        if self.corpus == "files" and missing:
+            pattern = f"a pattern such as text/{missing[0]}.{{language}}.tsv"
+            raise ValueError(f"no {missing[0]} text; give {missing[0]!r} {pattern}")
         if self.corpus != "files" and given:
             raise ValueError(f"{given[0]!r} is for corpus: files; remove it, or the line corpus: {self.corpus}")
         if self.corpus != "ted8" and self.path is not None:
             raise ValueError(f"'path' is for corpus: ted8; the corpus {self.corpus!r} does not use it")
         if self.corpus != "debian" and (self.mirror is not None or self.release != debian.RELEASE):
             raise ValueError(f"'mirror' and 'release' are for corpus: debian; {self.corpus!r} does not use them")
+        self._check_sources()
         known = self.known_languages
         if known and self.low_resource is not None:
             for language in self.low_resource:
@@ -117,6 +127,23 @@ class CorpusConfig(Settings):
         """The languages as far as the config names them; empty if only the corpus itself knows."""
         return next(filter(None, self._named_languages()), ())
 
+    @property
+    def _brought(self) -> set[str]:
+        """Splits that no pattern need name, because sources bring them."""
+        if not self.sources:
+            return set()
+        own = all(source.own_sets for source in self.sources.values())
+        return {"train", "dev", "test"} if own and self.train is None else {"train"}
+
+    def _check_sources(self) -> None:
+        check_names(self.sources, self.target)
+        for name, source in self.sources.items():
+            _check_languages((source.language,), self.target)
+            if name in (MIXED, MIXED_HIGH_RESOURCE):
+                raise ValueError(f"a source cannot be named {name!r}: mixed batches have that name; rename it")
+            if self.languages:
+                check_known(source.language, self.languages, f"language of the source {name!r}:")
+
     def _named_languages(self) -> Iterator[tuple[str, ...]]:
         """The languages of each list or mapping that names some; the first one decides which the corpus has."""
         yield self.languages
@@ -124,13 +151,24 @@ class CorpusConfig(Settings):
             yield tuple(chain.from_iterable(self.synthetic.tree().values()))
         for patterns in (self.train, self.dev, self.test):
             if isinstance(patterns, dict):
-                yield tuple(patterns)
+                yield tuple(dict.fromkeys((*patterns, *self._source_languages))) if self.sources else tuple(patterns)
+        if self.corpus == "files":
+            yield self._source_languages
+
+    @property
+    def _source_languages(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(source.language for source in self.sources.values()))
+
+    def routes(self, names: Iterable[Arm]) -> dict[Arm, Route]:
+        """What each arm and each dev set of a corpus translates, and which dev set an arm is measured by."""
+        special = source_routes(self.sources, self.target)
+        return {name: special.get(name) or Route(name, self.target, name) for name in names}
 
 
 def _check_languages(languages: tuple[str, ...], target: str) -> None:
     seen: set[str] = set()
     for language in languages:
-        if not _LANGUAGE.fullmatch(language):
+        if not NAME.fullmatch(language):
             raise ValueError(f"{language!r} is not a language code; use letters, digits, '-', '_' or '.'")
         if language in seen:
             raise ValueError(f"language {language!r} is listed twice; remove one")
@@ -147,8 +185,15 @@ def _check_languages(languages: tuple[str, ...], target: str) -> None:
 def open_corpus(config: CorpusConfig, cache: Path) -> Corpus:
     """The text of every language, checked as far as possible without reading it.
 
-    Files must exist and languages be known; named corpora are fetched into ``cache`` if it lacks them.
+    Files must exist and languages be known; named corpora are fetched into ``cache`` if it lacks them. Arms of sources
+    come after their language.
     """
+    corpus = _open_own(config, cache)
+    return _with_sources(config, corpus, cache) if config.sources else corpus
+
+
+def _open_own(config: CorpusConfig, cache: Path) -> Corpus:
+    """The text of the languages themselves, without sources."""
     if config.corpus == "files":
         return {language: _files(config, language) for language in _file_languages(config)}
     if config.corpus == "ted8":
@@ -162,6 +207,49 @@ def open_corpus(config: CorpusConfig, cache: Path) -> Corpus:
         return debian.debian_corpus(languages, cache, mirror=config.mirror, release=config.release)
     corpus = synthetic_corpus(config.synthetic)
     return _chosen(config, tuple(corpus), lambda: corpus)
+
+
+def _with_sources(config: CorpusConfig, own: Corpus, cache: Path) -> Corpus:
+    def named(corpus: NamedCorpus, language: str) -> ParallelText:
+        same = {"path": config.path, "mirror": config.mirror, "release": config.release}
+        where = same if corpus == config.corpus else {}
+        other = CorpusConfig(corpus=corpus, languages=(language,), **where)
+        return _open_own(other, cache)[language]["train"]
+
+    corpus: dict[Arm, Mapping[Split, ParallelText]] = {}
+    languages = tuple(dict.fromkeys((*own, *(source.language for source in config.sources.values()))))
+    for language in languages:
+        of_language = {name: source for name, source in config.sources.items() if source.language == language}
+        texts = {language: dict(own.get(language, {}))}
+        takers = {name: source for name, source in of_language.items() if source.take is not None}
+        taken = _taken(texts[language], takers)
+        for name, source in of_language.items():
+            for arm, splits in source_texts(name, source, config.target, named, taken.get(name)).items():
+                if arm in languages and (arm != language or "train" in texts[arm]):
+                    raise ValueError(f"{arm!r} is a language with text of its own and also a source; rename the source")
+                texts[arm] = {**texts.get(arm, {}), **splits}
+        _check_measured(config, language, texts)
+        corpus |= {name: splits for name, splits in texts.items() if splits}
+    return corpus
+
+
+def _taken(own: dict[Split, ParallelText], takers: Mapping[Arm, SourceConfig]) -> dict[Arm, ParallelText]:
+    """The parts that sources take of a language's own training text, which then has the rest."""
+    if not takers:
+        return {}
+    if "train" not in own:
+        raise ValueError(f"{', '.join(takers)} take a share of the language's own text, and it has none; give it train")
+    own["train"], parts = taken_texts(own["train"], takers)
+    return parts
+
+
+def _check_measured(config: CorpusConfig, language: str, texts: Mapping[Arm, Mapping[Split, ParallelText]]) -> None:
+    """Every arm needs the dev and test set that it is measured by."""
+    for arm, route in config.routes(texts).items():
+        for split in ("dev", "test"):
+            if "train" in texts[arm] and split not in texts.get(route.dev, {}):
+                remedy = f"add it under {split!r}, or give the source {split} text of its own"
+                raise ValueError(f"no {split} text for language {language!r} (arm {arm!r}); {remedy}")
 
 
 def low_resource(config: CorpusConfig, sizes: Mapping[Arm, int]) -> tuple[Arm, ...]:
@@ -200,13 +288,26 @@ def _chosen(config: CorpusConfig, known: tuple[Arm, ...], corpus: Callable[[], C
 def _file_languages(config: CorpusConfig) -> tuple[Arm, ...]:
     if config.languages:
         return config.languages
-    if isinstance(config.train, dict):
+    if isinstance(config.train, dict) and not config.sources:
         return tuple(config.train)
+    if config.sources:
+        return config.known_languages
     raise ValueError("no languages; list them, for example languages: [az, tr]")
 
 
 def _files(config: CorpusConfig, language: Arm) -> dict[Split, ParallelText]:
-    return {split: text_of_files(_patterns(config, split, language), language, config.target) for split in SPLITS}
+    """All splits; of a language that sources bring text of, those that patterns name."""
+    optional = any(source.language == language for source in config.sources.values())
+    return {
+        split: text_of_files(_patterns(config, split, language), language, config.target)
+        for split in SPLITS
+        if not (optional and _has_no_pattern(config, split, language))
+    }
+
+
+def _has_no_pattern(config: CorpusConfig, split: Split, language: Arm) -> bool:
+    patterns = getattr(config, split)
+    return patterns is None or (isinstance(patterns, dict) and language not in patterns)
 
 
 def _patterns(config: CorpusConfig, split: Split, language: Arm) -> Patterns:

@@ -7,7 +7,7 @@ languages keep their sizes, dev and test sets stay as they are.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Final, Self
 
 import numpy as np
@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from rota.data.corpora.parallel import check_known
 from rota.data.store import Flat, Side
 from rota.settings import ConfigError, Count, Settings
-from rota.types import Arm, IntArray
+from rota.types import Arm, IntArray, Route
 
 KINDS: Final = ("misaligned", "copies", "foreign", "duplicates")
 """In the order of their numbers, from 1, in the file ``mess.kinds``; 0 is an untouched pair."""
@@ -60,21 +60,27 @@ class MessConfig(Settings):
     seed: Count = Field(1, ge=0, description="chooses the pairs; apart from the run's seed")
     arms: dict[Arm, ArmMess] = Field(min_length=1, examples=["arms: {nl: {misaligned: 0.2}}"])
 
-    def check(self, languages: Sequence[Arm]) -> None:
+    def check(self, arms: Mapping[Arm, Route]) -> None:
         """Raises if the corpus cannot be degraded in this way."""
         for arm, shares in self.arms.items():
-            check_known(arm, languages, "language in data.mess.arms:")
-            if shares.foreign and len(languages) == 1:
+            check_known(arm, arms, "language in data.mess.arms:")
+            if shares.foreign and not foreign_to(arm, arms):
                 raise ConfigError(f"data.mess.arms.{arm}.foreign: there is no other language; remove it")
 
 
+def foreign_to(arm: Arm, arms: Mapping[Arm, Route]) -> list[Arm]:
+    """The arms of other languages that are translated into the same one."""
+    own = arms[arm]
+    return [other for other, route in arms.items() if route.source != own.source and route.target == own.target]
+
+
 class Mess:
-    """Degrades languages, one after the other; ``read`` gives a language's encoded training pairs."""
+    """Degrades arms, one after the other; ``read`` gives an arm's encoded training pairs, ``tag`` a language's."""
 
     def __init__(
-        self, config: MessConfig, languages: Iterable[Arm], read: Callable[[Arm], Pairs], tag: Callable[[Arm], int]
+        self, config: MessConfig, arms: Mapping[Arm, Route], read: Callable[[Arm], Pairs], tag: Callable[[str], int]
     ) -> None:
-        self._config, self._languages = config, list(languages)
+        self._config, self._arms = config, arms
         self._read, self._tag = read, tag
         self.counts: dict[Arm, dict[str, int]] = {}
         self._kinds: dict[Arm, Kinds] = {}
@@ -108,13 +114,13 @@ class Mess:
 
     def _foreign(self, arm: Arm, count: int, rng: np.random.Generator) -> Pairs:
         """Pairs of the other languages, each of which is as likely as any other."""
-        others = [other for other in self._languages if other != arm]
+        others, tag = foreign_to(arm, self._arms), self._tag(self._arms[arm].source)
         numbers = np.bincount(rng.integers(len(others), size=count), minlength=len(others))
         drawn: list[Pairs] = []
         for other, number in zip(others, numbers, strict=True):
             source, target = self._read(other)
             which = rng.choice(len(source.lengths), int(number), replace=number > len(source.lengths))
-            drawn.append((_tagged(_gathered(source, which), self._tag(arm)), _gathered(target, which)))
+            drawn.append((_tagged(_gathered(source, which), tag), _gathered(target, which)))
         return Side.joined([source for source, _ in drawn]), Side.joined([target for _, target in drawn])
 
     def _remember(self, arm: Arm, pairs: int, chosen: Sequence[IntArray]) -> None:

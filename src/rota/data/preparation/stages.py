@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from rota.data.corpora.download import alone_in
-from rota.data.corpora.parallel import SPLITS, Corpus, ParallelText, Split
+from rota.data.corpora.parallel import SPLITS, Corpus, ParallelText, Split, having
 from rota.data.corpora.sources import CorpusConfig, low_resource, open_corpus
 from rota.data.preparation.cleaning import KEPT, TOO_LONG, CleaningConfig
 from rota.data.preparation.digests import pack, unpack
@@ -115,7 +115,7 @@ def _prepare(recipe: Recipe, folder: Path, cache: Path, processes: int | None, p
         with _sigterm_raises():
             corpus = open_corpus(recipe.corpus, cache)
             if recipe.mess is not None:
-                recipe.mess.check(tuple(corpus))
+                recipe.mess.check(recipe.routes(having(corpus, "train")))
             work = Preparation(recipe, corpus, partial, cache=cache, processes=processes, progress=progress)
             _move(work.run(), folder)
     except (KeyboardInterrupt, SystemExit):
@@ -186,6 +186,7 @@ class Preparation:
         self._partial = Partial(folder, recipe)
         self._progress = progress
         self._processes = _suitable(corpus) if processes is None else processes
+        self._routes = recipe.routes(corpus)
         self._results: dict[Unit, Result] = {}
 
     def run(self) -> Path:
@@ -226,44 +227,55 @@ class Preparation:
 
     def _clean(self, executor: Executor | WorkerPool) -> None:
         # Dev and test sets of all languages first: their English must not be in any training text.
-        held_out = [Unit("clean", split, arm) for split in ("dev", "test") for arm in self._corpus]
+        held_out = self._held_out()
         self._run(executor, "cleaning", held_out, None)
         guard = set().union(*(unpack(bytes.fromhex(self._results[unit][GUARD])) for unit in held_out))
         with open_atomically(self._partial.folder / GUARD) as (file,):
             file.write(pack(guard))
-        train = [Unit("clean", "train", arm) for arm in self._corpus]
+        train = [Unit("clean", "train", arm) for arm in having(self._corpus, "train")]
         # The largest first: other processes do the small ones meanwhile.
         self._run(executor, "cleaning", sorted(train, key=lambda unit: -_size(self._corpus[unit.arm]["train"])), None)
+
+    def _held_out(self) -> list[Unit]:
+        return [Unit("clean", split, name) for split in ("dev", "test") for name in having(self._corpus, split)]
 
     def _learn_subwords(self) -> Subwords:
         self._progress("learning subwords", 0, None)
         path = self._partial.folder / SUBWORDS
         if not path.exists():
             part = path.with_suffix(".part")
-            Subwords.train(self._sample(), tuple(self._corpus), self._recipe.subwords).save(part)
+            languages = tuple(dict.fromkeys(route.source for route in self._routes.values()))
+            Subwords.train(self._sample(), languages, self._recipe.subwords).save(part)
             part.replace(path)
         return Subwords.load(path)
 
     def _sample(self) -> Iterator[str]:
-        """Both sides of the same number of training pairs of each language; small languages repeat theirs."""
+        """Both sides of the same number of training pairs of each language; small languages repeat theirs.
+
+        All arms of a language together count as its text.
+        """
         rng = np.random.default_rng(self._recipe.seed)
-        for arm in self._corpus:
-            unit = Unit("clean", "train", arm)
-            available = self._results[unit]["pairs"]
-            chosen = np.bincount(sample_lines(available, self._recipe.subwords.lines, rng), minlength=available)
-            for path in self._partial.text(unit):
-                yield from _repeated(path, chosen)
+        languages: dict[str, list[Unit]] = {}
+        for arm in having(self._corpus, "train"):
+            languages.setdefault(self._routes[arm].source, []).append(Unit("clean", "train", arm))
+        for units in languages.values():
+            sizes = [self._results[unit]["pairs"] for unit in units]
+            lines = sample_lines(sum(sizes), self._recipe.subwords.lines, rng)
+            chosen = np.split(np.bincount(lines, minlength=sum(sizes)), np.cumsum(sizes)[:-1])
+            for unit, of_unit in zip(units, chosen, strict=True):
+                for path in self._partial.text(unit):
+                    yield from _repeated(path, of_unit)
 
     def _encode(self, executor: Executor | WorkerPool) -> None:
         total = sum(result["pairs"] for unit, result in self._results.items() if unit.stage == "clean")
         self._run(executor, "encoding", self._all_pieces(), total)
-        for arm in self._corpus:
+        for arm in having(self._corpus, "train"):
             left = sum(self._results[unit]["kept"] for unit in self._pieces("train", arm))
             _require_some_left(arm, left, self._recipe.subwords)
 
     def _all_pieces(self) -> list[Unit]:
         """In the order of the arrays."""
-        return [unit for split in SPLITS for arm in self._corpus for unit in self._pieces(split, arm)]
+        return [unit for split in SPLITS for name in having(self._corpus, split) for unit in self._pieces(split, name)]
 
     def _pieces(self, split: Split, arm: Arm) -> list[Unit]:
         cleaned = self._results[Unit("clean", split, arm)]
@@ -273,19 +285,28 @@ class Preparation:
         ready = self._partial.empty_folder("ready")
         self._copy_texts(ready)
         mess = self._mess(subwords)
-        with StoreWriter(ready, tuple(self._corpus), subwords.vocabulary) as writer:
+        with StoreWriter(ready, having(self._corpus, "dev"), subwords.vocabulary) as writer:
             self._append_pieces(writer, mess)
             if mess is not None:
                 mess.kinds(writer.sizes).tofile(ready / KINDS_FILE)
             writer.finish(
-                low_resource=low_resource(self._recipe.corpus, writer.sizes),
+                low_resource=self._low_resource(writer.sizes),
                 target=self._recipe.corpus.target,
                 cleaning=self._counts(),
                 settings=self._recipe.as_settings(),
                 inputs=inputs,
                 mess={} if mess is None else mess.counts,
+                routes=self._routes if self._recipe.corpus.sources else {},
             )
         return ready
+
+    def _low_resource(self, sizes: Mapping[Arm, int]) -> list[Arm]:
+        """The dev sets of low-resource languages; the size of a language is that of all its arms."""
+        by_language = {self._routes[name].source: 0 for name in having(self._corpus, "dev")}
+        for arm, size in sizes.items():
+            by_language[self._routes[arm].source] += size
+        low = low_resource(self._recipe.corpus, by_language)
+        return [name for name in having(self._corpus, "dev") if self._routes[name].source in low]
 
     def _mess(self, subwords: Subwords) -> Mess | None:
         if self._recipe.mess is None:
@@ -295,7 +316,8 @@ class Preparation:
             pieces = [self._read_encoded(unit, subwords.vocabulary) for unit in self._pieces("train", arm)]
             return Side.joined([source for source, _ in pieces]), Side.joined([target for _, target in pieces])
 
-        return Mess(self._recipe.mess, self._corpus, read, subwords.tag)
+        arms = {arm: self._routes[arm] for arm in having(self._corpus, "train")}
+        return Mess(self._recipe.mess, arms, read, subwords.tag)
 
     def _read_encoded(self, unit: Unit, vocabulary: int) -> tuple[Side, Side]:
         source, target = read_encoded(self._partial.encoded(unit), self._results[unit]["sides"], vocabulary)
@@ -303,8 +325,7 @@ class Preparation:
 
     def _copy_texts(self, ready: Path) -> None:
         """Not moved: a preparation that resumes from here needs them where they are."""
-        held_out = (Unit("clean", split, arm) for split in ("dev", "test") for arm in self._corpus)
-        texts = (path for unit in held_out for path in self._partial.text(unit))
+        texts = (path for unit in self._held_out() for path in self._partial.text(unit))
         for path in (self._partial.folder / SUBWORDS, *texts):
             copy = ready / path.relative_to(self._partial.folder)
             copy.parent.mkdir(exist_ok=True)
@@ -326,7 +347,7 @@ class Preparation:
         """As cleaning counted, with the pairs of too many subwords added to those that were too long."""
         counts: Counts = {arm: {} for arm in self._corpus}
         for split in ("dev", "test", "train"):
-            for arm in self._corpus:
+            for arm in having(self._corpus, split):
                 dropped = sum(self._dropped(unit) for unit in self._pieces(split, arm))
                 of = counts[arm][split] = dict(self._results[Unit("clean", split, arm)]["counts"])
                 if dropped:
@@ -352,9 +373,10 @@ def _size(text: ParallelText) -> int:
 def _suitable(corpus: Corpus) -> int:
     """As many processes as cores, or one where others would hardly have started when the work is done."""
     # An archive that every language is read from counts once.
-    files = {path for splits in corpus.values() for path in splits["train"].files}
+    train = [corpus[arm]["train"] for arm in having(corpus, "train")]
+    files = {path for text in train for path in text.files}
     size = _size(ParallelText("all", tuple(files), lambda: iter(())))
-    size += sum(splits["train"].size for splits in corpus.values())
+    size += sum(text.size for text in train)
     return cores() if size >= WORTH_PROCESSES else 1
 
 

@@ -9,7 +9,7 @@ import codecs
 import json
 import logging
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -27,7 +27,7 @@ from rota.data.store import SUBWORDS, InputFile, Side, text_names, token_type
 from rota.data.subwords import Subwords, SubwordsConfig
 from rota.files import open_atomically, read_json_if_whole
 from rota.settings import ConfigError, Settings, leaves
-from rota.types import Arm
+from rota.types import Arm, Route
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +68,10 @@ class Recipe:
             int(settings["seed"]),
             MessConfig.model_validate(settings["mess"]) if "mess" in settings else None,
         )
+
+    def routes(self, names: Iterable[Arm]) -> dict[Arm, Route]:
+        """What each arm and each dev set translates."""
+        return self.corpus.routes(names)
 
     def change_since(self, before: Mapping[str, Any]) -> str | None:
         """The first setting that differs from those of an earlier recipe, with both values."""
@@ -141,8 +145,8 @@ class Partial:
         return inputs
 
     def text(self, unit: Unit) -> tuple[Path, Path]:
-        """Source and target text of a unit's language and split, cleaned."""
-        source, target = text_names(unit.split, unit.arm, self._recipe.corpus.target)
+        """Source and target text of a unit's arm or dev set, cleaned."""
+        source, target = text_names(unit.split, unit.arm, self._recipe.routes([unit.arm])[unit.arm])
         return self.folder / source, self.folder / target
 
     def encoded(self, unit: Unit) -> Path:
@@ -207,7 +211,7 @@ class Executor:
         kept = cleaner.clean_train(text.read()) if train else cleaner.clean_held_out(text.read())
         paths = self._partial.text(unit)
         with open_atomically(*paths) as files:
-            pieces = self._write_pieces(kept, files, advance)
+            pieces = self._write_pieces(islice(kept, text.at_most), files, advance)
         _require_something(unit, text.origin, cleaner.counts)
         self._partial.finish(
             unit,
@@ -241,8 +245,9 @@ class Executor:
         )
         limit = self._recipe.subwords.max_subwords if unit.split == "train" else None
         encoded = []
+        route = self._recipe.routes([unit.arm])[unit.arm]
         for chunk in chunks(zip(source, target, strict=True)):
-            encoded.append(self._encode_chunk(unit.arm, chunk, limit))
+            encoded.append(self._encode_chunk(route, chunk, limit))
             advance(len(chunk))
         path = self._partial.encoded(unit)
         sides = [Side.joined(parts) for parts in zip(*encoded, strict=True)]
@@ -253,8 +258,8 @@ class Executor:
         sizes = [[len(side.tokens), len(side.lengths)] for side in sides]
         self._partial.finish(unit, (path,), {"pairs": pairs, "kept": len(sides[0].lengths), "sides": sizes})
 
-    def _encode_chunk(self, arm: Arm, chunk: list[Pair], limit: int | None) -> tuple[Side, Side]:
-        sources = self._subwords.encode_sources(arm, [source for source, _ in chunk])
+    def _encode_chunk(self, route: Route, chunk: list[Pair], limit: int | None) -> tuple[Side, Side]:
+        sources = self._subwords.encode_sources(route.source, [source for source, _ in chunk])
         targets = self._subwords.encode_targets([target for _, target in chunk])
         if limit is not None:
             fitting = [pair for pair in zip(sources, targets, strict=True) if fits(*pair, limit)]

@@ -29,9 +29,9 @@ from matplotlib import pyplot as plt
 
 
 def in_family_order(run: StudyRun) -> list[Arm]:
-    """Languages as they lie in bars: relatives beside each other where the colours know them, else as in the corpus."""
-    known = [arm for arm in language_colours(["az", "tr", "be", "ru", "gl", "pt", "sk", "cs"]) if arm in run.sizes]
-    return [*known, *(arm for arm in run.sizes if arm not in known)]
+    """Arms as they lie in bars: relatives beside each other where the colours know them, else as in the corpus."""
+    known = [arm for arm in language_colours(["az", "tr", "be", "ru", "gl", "pt", "sk", "cs"]) if arm in run.arms]
+    return [*known, *(arm for arm in run.arms if arm not in known)]
 
 
 def counted(row: Row) -> list[StudyRun]:
@@ -48,10 +48,10 @@ def mean_shares(row: Row) -> dict[Arm, float]:
 def proportions(study: Study, rows: Sequence[Row]) -> Picture:
     """Stacked bars, one for each schedule, under the two references of the paper's figure."""
     run = study.any_run
-    total = sum(run.sizes.values())
+    total = sum(run.arms.values())
     bars: dict[str, dict[Arm, float]] = {
-        "1/K each": dict.fromkeys(run.sizes, 1 / len(run.sizes)),
-        "as in the corpus": {arm: size / total for arm, size in run.sizes.items()},
+        "1/K each": dict.fromkeys(run.arms, 1 / len(run.arms)),
+        "as in the corpus": {arm: size / total for arm, size in run.arms.items()},
     }
     bars |= {row.short: mean_shares(row) for row in rows if counted(row)}
     begun = [row.short for row in rows if counted(row) and not row.finished]
@@ -142,7 +142,7 @@ def share_windows(run: Run, windows: int = WINDOWS) -> tuple[FloatArray, dict[Ar
     if not entries:
         raise ValueError(f"{run} has no steps yet; train it first with rota train")
     windows = min(windows, len(entries))
-    tokens = {arm: np.zeros(windows) for arm in run.sizes}
+    tokens = {arm: np.zeros(windows) for arm in run.arms}
     for index, entry in enumerate(entries):
         by_language = entry.get("tokens_by_language") or {entry["arm"]: entry["tokens"]}
         for arm, count in by_language.items():

@@ -59,7 +59,7 @@ def scores_figure(row: Row) -> Picture | None:
     colours = line_colours(languages)
     with canvas(3.0) as (figure, [axes]):
         for arm in languages:
-            dash = (0, (4, 1.5)) if arm in run.low_resource else "-"
+            dash = (0, (4, 1.5)) if run.language_of(arm) in run.low_resource else "-"
             axes.plot(history.ends, history.scores[arm], color=colours[arm], linestyle=dash, linewidth=1.3, label=arm)
         axes.set(ylabel="Q value" if run.has_q_network else "value of the language", xlim=(0, None))
         step_axis(axes)

@@ -11,6 +11,7 @@ from rota.report.numbers.printed import STEPS, printed_row
 from rota.report.study import Row, Study, StudyRun
 from rota.report.tables.scores import name_cells
 from rota.report.tables.table import Cell, Table
+from rota.types import Arm
 
 
 def convergence_tables(study: Study) -> list[Table]:
@@ -159,8 +160,19 @@ def data_table(study: Study) -> Table:
         lines.append([Cell(arm), Cell(group), Cell(f"{size:,}"), Cell(f"{size / total:.1%}"), *cells])
         names = ("dev_teacher", "dev_selection", "test")
         data.append({"language": arm, "group": group, "train": size, **dict(zip(names, counts, strict=True))})
+        for part, pairs in _arms_of(run, arm).items():
+            nothing = [Cell("")] * len(counts)
+            share = Cell(f"{pairs / total:.1%}")
+            lines.append([Cell(f"\N{EN DASH} {part}"), Cell(f"arm of {arm}"), Cell(f"{pairs:,}"), share, *nothing])
+            data.append({"language": part, "group": f"arm of {arm}", "train": pairs, **dict.fromkeys(names)})
     caption = (
         "Sentences. One half of a dev set is for the teacher, the other one for dev losses and for choosing models."
     )
     columns = ("language", "group", "train", "share", "dev: teacher", "dev: selection", "test")
     return Table("data", "The corpus", caption, columns, lines, data=data)
+
+
+def _arms_of(run: StudyRun, language: Arm) -> dict[Arm, int]:
+    """Training pairs of the arms of a language that has others than itself."""
+    arms = {arm: size for arm, size in run.arms.items() if run.language_of(arm) == language}
+    return {} if list(arms) == [language] else arms

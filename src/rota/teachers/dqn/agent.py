@@ -24,7 +24,7 @@ from rota.types import Arm, Decision, FloatArray, Observation, State
 class DQN:
     """Learns which arm to train on in which state of the student.
 
-    A state is ``groups`` losses of each arm, arms in order, as they are measured: not normalised, as in the paper.
+    A state is ``groups`` losses of each language, in order, as they are measured: not normalised, as in the paper.
     """
 
     def __init__(self, config: DQNConfig, classroom: Classroom, rng: np.random.Generator) -> None:
@@ -32,7 +32,8 @@ class DQN:
             raise ValueError("the teacher has no arms; name at least one language")
         self.config, self.arms, self._rng = config, classroom.arms, rng
         self.epsilon_at, self.reward = config.epsilon_at(classroom.steps), config.make_reward()
-        self._size = config.groups * len(self.arms)
+        measured = classroom.languages if config.state_measure.data == "dev" else classroom.arms
+        self._languages, self._size = measured, config.groups * len(measured)
         generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
         self.learner = QLearner(q_network(self._size, config.hidden, len(self.arms), generator), config)
         self.replay = Replay(config.replay_capacity, self._size)
@@ -106,6 +107,7 @@ class DQN:
     def state_dict(self) -> State:
         return {
             "arms": list(self.arms),
+            **({} if self._languages == self.arms else {"languages": list(self._languages)}),
             "acts_with": self.config.acts_with,
             "rng": self._rng.bit_generator.state,
             "learner": self.learner.state_dict(),

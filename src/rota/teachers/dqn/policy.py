@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -22,24 +22,26 @@ QFunction = Callable[[torch.Tensor], torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class PolicyProbe:
-    """Row: the language whose losses were amplified. Column: the softmax of its Q value. Plain values, for JSON."""
+    """Row: the language whose losses were amplified. Column: the softmax of a Q value. Plain values, for JSON."""
 
     step: int | None
-    languages: list[Arm]
+    languages: list[Arm]  # where they are not the arms, these are the columns: see arms
     factor: float
     network: str  # the one that chose: target or online
     matrix: list[list[float]]
     q_values: list[list[float]]
+    arms: list[Arm] = field(default_factory=list)  # the columns; empty: the languages
 
     def write(self, path: Path) -> Path:
-        write_atomically(path, json.dumps(asdict(self), indent=1))
+        content = {name: value for name, value in asdict(self).items() if name != "arms" or value}
+        write_atomically(path, json.dumps(content, indent=1))
         return path
 
 
 def probe_q_network(
     network: QFunction, state: FloatArray, languages: Sequence[Arm], factor: float = 5.0
 ) -> tuple[FloatArray, FloatArray]:
-    """Softmax and Q values (K, K): row k after the losses of language k in ``state`` were multiplied by ``factor``."""
+    """Softmax and Q values, (K, arms): row k after the losses of language k in ``state`` were multiplied by this."""
     if len(state) % len(languages):
         raise ValueError(f"the state has {len(state)} losses; that is not a multiple of {len(languages)} languages")
     groups = len(state) // len(languages)
@@ -62,8 +64,10 @@ def probe_teacher_state(
         raise ValueError("the DQN teacher has observed nothing yet; take a checkpoint from after its warm-up")
     weights = dqn["learner"][dqn["acts_with"]]
     network = _network(weights)
-    matrix, values = probe_q_network(network, np.asarray(last), dqn["arms"], factor)
-    return PolicyProbe(step, list(dqn["arms"]), factor, dqn["acts_with"], matrix.tolist(), values.tolist())
+    languages = list(dqn["languages"] if "languages" in dqn else dqn["arms"])
+    matrix, values = probe_q_network(network, np.asarray(last), languages, factor)
+    arms = list(dqn["arms"]) if "languages" in dqn else []
+    return PolicyProbe(step, languages, factor, dqn["acts_with"], matrix.tolist(), values.tolist(), arms)
 
 
 def probe_checkpoint(checkpoint: Checkpoint, *, factor: float = 5.0) -> PolicyProbe:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 
 import numpy as np
@@ -33,12 +34,22 @@ class DevLossGauge(Gauge[DevLoss]):
             self._before[decision.arm] = self._loss(decision.arm)
 
     def read(self, window: Window) -> dict[Arm, float] | dict[Arm, tuple[float, float]]:
-        arms = self.batches if self.measure.arms == "all" else window.arms
-        after = {arm: self._loss(arm) for arm in arms}
+        after = self._losses_of(self.batches if self.measure.arms == "all" else window.arms)
         if self.measure.when == "after":
             return after
         before, self._before = self._before, {}
         return {arm: (before[arm], loss) for arm, loss in after.items() if arm in before}
+
+    def _losses_of(self, arms: Iterable[Arm]) -> dict[Arm, float]:
+        """Arms of one language have one batch, which is measured once."""
+        found: dict[int, float] = {}
+        losses = {}
+        for arm in arms:
+            batch = id(self.batches[arm])
+            if batch not in found:
+                found[batch] = self._loss(arm)
+            losses[arm] = found[batch]
+        return losses
 
     def _loss(self, arm: Arm) -> float:
         if self.measure.calibrated:

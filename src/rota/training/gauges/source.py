@@ -39,7 +39,7 @@ class SourceGainGauge(Gauge[SourceGain]):
         self._turn = 0
 
     def read(self, window: Window) -> dict[Arm, Estimate]:
-        arms = self.sets.languages if self.measure.arms == "all" else window.arms
+        arms = self.sets.arms if self.measure.arms == "all" else window.arms
         pairs = mismatched_pairs(self.sets, self._part, arms, self.measure.tokens, self._turn)
         if self.measure.sample == "rotating":
             self._turn += 1

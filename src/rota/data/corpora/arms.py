@@ -1,0 +1,243 @@
+"""Several training texts of a language, each an arm: their settings, and the text of each.
+
+A source is text in files, that of a named corpus, or a part taken from the language's own text. A column of a TSV file
+can divide it further, by domain or by quality. Dev and test sets stay with the language unless a source brings its own.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from rota.data.corpora.parallel import (
+    NAME,
+    Pair,
+    ParallelText,
+    Patterns,
+    Split,
+    files_of,
+    listed,
+    read_lines,
+    text_of_files,
+    tidy,
+)
+from rota.settings import Count, Settings, where_used
+from rota.types import Arm, Route
+
+NamedCorpus = Literal["ted8", "catalogues", "debian"]
+_DIGEST: Final = 8  # bytes
+
+
+class SplitBy(Settings):
+    """A column of a TSV file that divides it into arms: by its values, or by where its numbers lie."""
+
+    column: int = Field(ge=3, description="counted from 1; the first two are source and target")
+    values: tuple[str, ...] = ()  # an arm for each; lines with other values are left out
+    bins: int | None = Field(None, ge=2)  # as many arms of equal size, lowest numbers first
+    edges: tuple[float, ...] = ()  # an arm below the first, between each two, and from the last on
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        given = [name for name in ("values", "bins", "edges") if getattr(self, name)]
+        if len(given) != 1:
+            found = " and ".join(given) if given else "none of them"
+            raise ValueError(f"give one of values, bins and edges; here is {found}")
+        for value in self.values:
+            if not NAME.fullmatch(value):
+                raise ValueError(f"the value {value!r} becomes part of a name; use letters, digits, '-', '_' or '.'")
+        if list(self.edges) != sorted(set(self.edges)):
+            raise ValueError(f"edges must rise: {', '.join(f'{edge:g}' for edge in self.edges)}")
+        return self
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What is added to the name of the source."""
+        return self.values or tuple(str(number) for number in range(1, (self.bins or len(self.edges) + 1) + 1))
+
+
+class SourceConfig(Settings):
+    """One training text of a language."""
+
+    language: str
+    train: Patterns | None = None  # as data.train
+    corpus: NamedCorpus | None = None  # the training text of this language in a named corpus
+    take: Annotated[float, Field(gt=0, lt=1)] | None = None  # this share of the language's own text, chosen by hash
+    dev: Patterns | None = None  # with test: an own dev and test set beside those of the language
+    test: Patterns | None = None
+    at_most: Count | None = Field(None, ge=1, description="of each arm, the first pairs that cleaning keeps")
+    split_by: SplitBy | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        given = [name for name in ("train", "corpus", "take") if getattr(self, name) is not None]
+        if len(given) != 1:
+            found = " and ".join(given) if given else "none of them"
+            raise ValueError(f"a source has one of train, corpus and take; here is {found}")
+        if (self.dev is None) != (self.test is None):
+            raise ValueError("a source that brings dev text brings test text too; give both, or neither")
+        if self.split_by and (self.train is None or any("{side}" in pattern for pattern in listed(self.train))):
+            raise ValueError("split_by needs a column of a TSV file; give train such a file, without {side}")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _what_is_set(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return where_used(self, write(self), *(name for name in type(self).model_fields if name != "language"))
+
+    @property
+    def own_sets(self) -> bool:
+        return self.dev is not None
+
+    def arms(self, name: str) -> tuple[Arm, ...]:
+        """The names of its arms: ``gl-web``, or ``gl-web.1``, ``gl-web.2`` of one that is split."""
+        return (name,) if self.split_by is None else tuple(f"{name}.{part}" for part in self.split_by.parts)
+
+
+Sources = Mapping[str, SourceConfig]
+
+
+def check_names(sources: Sources, target: str) -> None:
+    """Raises for names that cannot be those of arms."""
+    seen: set[Arm] = set()
+    for name, source in sources.items():
+        if not NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is not a name for a source; use letters, digits, '-', '_' or '.'")
+        if name == f"{source.language}-{target}":
+            raise ValueError(
+                f"a source cannot be named {name!r}: files of {source.language!r} have that name; rename it"
+            )
+        for arm in source.arms(name):
+            if arm in seen:
+                raise ValueError(f"two sources have an arm {arm!r}; rename one of them")
+            seen.add(arm)
+
+
+def source_routes(sources: Sources, target: str) -> dict[Arm, Route]:
+    """For each arm and each own dev set of a source: the languages, and the dev and test set that it is measured by."""
+    routes = {}
+    for name, source in sources.items():
+        dev = name if source.own_sets else source.language
+        for each in (*source.arms(name), *((name,) if source.own_sets else ())):
+            routes[each] = Route(source.language, target, dev)
+    return routes
+
+
+def source_texts(
+    name: str,
+    source: SourceConfig,
+    target: str,
+    named: Callable[[NamedCorpus, str], ParallelText],
+    taken: ParallelText | None = None,
+) -> dict[str, dict[Split, ParallelText]]:
+    """The texts of a source by arm, and its dev and test sets, if it has them.
+
+    ``named`` gives the training text of a language in a named corpus; ``taken`` is what this source takes.
+    """
+    found: dict[str, dict[Split, ParallelText]] = {}
+    if source.own_sets:
+        found[name] = {
+            "dev": text_of_files(source.dev or (), source.language, target),
+            "test": text_of_files(source.test or (), source.language, target),
+        }
+    if source.split_by is not None:
+        texts = _split_texts(source, target)
+    elif taken is not None:
+        texts = [taken]
+    elif source.corpus is not None:
+        texts = [named(source.corpus, source.language)]
+    else:
+        texts = [text_of_files(source.train or (), source.language, target)]
+    for arm, text in zip(source.arms(name), texts, strict=True):
+        found[arm] = {"train": replace(text, at_most=source.at_most), **found.get(arm, {})}
+    return found
+
+
+def taken_texts(text: ParallelText, takers: Mapping[Arm, SourceConfig]) -> tuple[ParallelText, dict[Arm, ParallelText]]:
+    """What is left of a language's own text, and the parts that sources take; a hash of the pair decides."""
+    shares = [source.take or 0.0 for source in takers.values()]
+    if sum(shares) >= 1:
+        raise ValueError(f"{', '.join(takers)} take {sum(shares):g} of {text.origin}; leave the language some of it")
+    ends = [sum(shares[: number + 1]) for number in range(len(shares))]
+
+    def part(number: int) -> Callable[[], Iterator[Pair]]:
+        def read() -> Iterator[Pair]:
+            return (pair for pair in text.read() if bisect_right(ends, _fraction(pair)) == number)
+
+        return read
+
+    parts = {arm: replace(text, read=part(number)) for number, arm in enumerate(takers)}
+    return replace(text, read=part(len(shares))), parts
+
+
+def _fraction(pair: Pair) -> float:
+    """Of the pair as a number from 0 to 1: the same for equal pairs, so that no pair is in two arms."""
+    hashed = blake2b("\t".join(pair).encode(), digest_size=_DIGEST).digest()
+    return int.from_bytes(hashed, "little") / float(2 ** (8 * _DIGEST))
+
+
+def _split_texts(source: SourceConfig, target: str) -> list[ParallelText]:
+    assert source.split_by is not None
+    files = files_of(source.train or (), source.language, target)
+    origin, by = " + ".join(map(str, files)), source.split_by
+    part_of = _part_of(files, by)
+
+    def reader(number: int) -> Callable[[], Iterator[Pair]]:
+        def read() -> Iterator[Pair]:
+            choose, empty = part_of(), True
+            for pair, value in _columns(files, by):
+                if choose(value) == number:
+                    empty = False
+                    yield pair
+            if empty:
+                raise ValueError(
+                    f"{origin}: no line is in part {by.parts[number]!r} of split_by; change values or bins"
+                )
+
+        return read
+
+    return [ParallelText(f"{origin}, part {part}", files, reader(number)) for number, part in enumerate(by.parts)]
+
+
+def _part_of(files: tuple[Path, ...], by: SplitBy) -> Callable[[], Callable[[Any], int | None]]:
+    """When it is first needed: what part of the text a value of the column belongs to; None: to none."""
+
+    @cache
+    def make() -> Callable[[Any], int | None]:
+        if by.values:
+            return {value: number for number, value in enumerate(by.values)}.get
+        edges = list(by.edges) if by.edges else _equal_bins(files, by)
+        return lambda value: bisect_right(edges, value)
+
+    return make
+
+
+def _equal_bins(files: tuple[Path, ...], by: SplitBy) -> list[float]:
+    """The numbers at which the lines are divided into as many parts of equal size as bins; ties stay together."""
+    numbers = sorted(float(value) for _, value in _columns(files, by))
+    count = by.bins or 1
+    return [numbers[min(len(numbers) - 1, round(len(numbers) * part / count))] for part in range(1, count)]
+
+
+def _columns(files: tuple[Path, ...], by: SplitBy) -> Iterator[tuple[Pair, str | float]]:
+    """Every pair of the files with the value of its column: a number, unless parts are named by values."""
+    for path in files:
+        for number, line in enumerate(read_lines(path), start=1):
+            columns = line.split("\t")
+            if len(columns) < by.column:
+                found = f"{len(columns)} column{'' if len(columns) == 1 else 's'}"
+                raise ValueError(f"{path}, line {number}: {found}; split_by.column is {by.column}")
+            value = columns[by.column - 1].strip()
+            yield (tidy(columns[0]), tidy(columns[1])), value if by.values else _number(value, path, number)
+
+
+def _number(value: str, path: Path, line: int) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise ValueError(f"{path}, line {line}: {value!r} is not a number; split_by needs one, or values") from None
