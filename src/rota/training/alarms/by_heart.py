@@ -37,8 +37,8 @@ class ByHeart(Detector):
         self._train: dict[Arm, list[Sampled]] = {}  # from the first epoch's end on
 
     def checked(self, step: int, check: SpotCheck) -> Iterable[Alarm]:
-        for arm, loss in check.dev_loss.items():
-            self._dev.setdefault(arm, []).append((step, loss))
+        for arm, dev_loss in check.dev_loss.items():
+            self._dev.setdefault(arm, []).append((step, dev_loss))
         for arm, loss in check.train_loss.items():
             if check.epochs[arm] >= EPOCHS:
                 self._train.setdefault(arm, []).append(Sampled(step, *loss))
