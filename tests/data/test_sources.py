@@ -226,7 +226,7 @@ def test_low_resource_is_a_matter_of_all_arms_of_a_language_together(tmp_path):
         ({"language": "az"}, "one of train, corpus and take; here is none of them"),
         ({"language": "az", "train": "a", "take": 0.5}, "here is train and take"),
         ({"language": "az", "train": "a", "dev": "b"}, "brings dev text brings test text too"),
-        ({"language": "az", "take": 0.5, "split_by": {"column": 3, "bins": 2}}, "needs a column of a TSV file"),
+        ({"language": "az", "take": 0.5, "split_by": {"column": 3, "bins": 2}}, "column needs a TSV file"),
         ({"language": "az", "train": "a.{side}", "split_by": {"column": 3, "bins": 2}}, "without {side}"),
         ({"language": "az", "train": "a", "split_by": {"column": 3}}, "give one of values, bins and edges"),
         ({"language": "az", "train": "a", "split_by": {"column": 3, "edges": [2, 1]}}, "edges must rise: 2, 1"),

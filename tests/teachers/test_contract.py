@@ -84,6 +84,7 @@ CASES = {
     "dqn": DQN,
     "dqn as released": {**DQN, "variant": "released"},
     "dqn on z-scores": {**DQN, "warmup": None, "reward_scale": "z-score", "reward_batch": "current-language"},
+    "kumar": {**DQN, "name": "kumar", "warmup": None},
     "dqn that does not learn": {**DQN, "learn": False},
     "align": {"name": "align"},
     "align after a warm-up": {"name": "align", "warmup": 20, "observe_every": 1, "gate_every": 5},
@@ -160,7 +161,11 @@ def test_another_seed_gives_another_schedule():
 def test_open_loop_schedules_do_not_listen_and_the_others_do(case):
     name = CASES[case]["name"]
     watches = CASES[case].get("curriculum", {}).get("name") in ("norm", "relative-loss", "actor-critic")
-    listens = watches or name.startswith(("tscl", "dqn", "align", "caps", "own_", "weight", "ccl-m")) or name in PRESETS
+    listens = (
+        watches
+        or name.startswith(("tscl", "dqn", "kumar", "align", "caps", "own_", "weight", "ccl-m"))
+        or name in PRESETS
+    )
     assert Rehearsal(CASES[case]).turns.listens == listens
 
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from rota.measures import DevLoss, WeightChange
-from rota.teachers import AnyTeacherConfig, build_teacher
+from rota.teachers import AnyTeacherConfig, Classroom, build_teacher
 from rota.teachers.paced.weight_change import WeightPaced
 from rota.testing.contract import CLASSROOM, observation_of
 from rota.training.gauges.weights import symmetric_divergence
@@ -94,7 +94,7 @@ def test_an_admitted_language_has_a_floor():
     ("values", "message"),
     [
         ({"baseline": {"az": 1.0}}, "teacher.baseline has no loss of be, tr, ru"),
-        ({"baseline": TARGETS, "relatives": {"tr": ["ru"]}}, "names 'tr', which is not a low-resource language"),
+        ({"baseline": TARGETS, "relatives": {"tr": ["ru"]}}, "'tr' is not a low-resource language"),
         ({"baseline": TARGETS, "relatives": {"az": ["be"]}}, r"'az' has be; name high-resource languages \(tr, ru\)"),
         ({"baseline": TARGETS, "relatives": {"az": []}}, "'az' has none; name high-resource languages"),
     ],
@@ -102,6 +102,19 @@ def test_an_admitted_language_has_a_floor():
 def test_a_mistake_about_the_languages_is_named(values, message):
     with pytest.raises(ValueError, match=message):
         build(name="ccl-m", **values)
+
+
+def test_arms_of_a_language_have_its_target_and_its_relatives():
+    room = Classroom(
+        {"az": 5, "az-web": 9, "tr": 90, "ru": 80},
+        low_resource=("az", "az-web"),
+        steps=100,
+        language_of={"az": "az", "az-web": "az", "tr": "tr", "ru": "ru"},
+    )
+    chosen = config(name="ccl-m", baseline={"az": 3.0, "tr": 2.0, "ru": 2.5}, relatives={"az": ["tr"]})
+    teacher = build_teacher(chosen, room, np.random.default_rng(1))
+    assert teacher.targets == {"az": 3.0, "az-web": 3.0, "tr": 2.0, "ru": 2.5}
+    assert teacher.teachers_of == {"az": ("tr",), "az-web": ("tr",)}
 
 
 def test_ccl_m_needs_a_baseline():

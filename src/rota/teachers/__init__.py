@@ -29,7 +29,7 @@ from rota.teachers.controls import (
     ReplayShuffledConfig,
 )
 from rota.teachers.curricula.base import Pace
-from rota.teachers.dqn.config import DQNConfig
+from rota.teachers.dqn.config import DQNConfig, KumarConfig
 from rota.teachers.lookup import look_up
 from rota.teachers.paced.ccl_m import CCLMConfig
 from rota.teachers.paced.weight_change import WeightChangeConfig
@@ -70,6 +70,7 @@ TEACHERS: dict[str, type[TeacherConfig]] = {
     "weights": WeightsConfig,
     **PRESET_CONFIGS,
     "dqn": DQNConfig,
+    "kumar": KumarConfig,
     "caps": CapsConfig,
     "align": AlignConfig,
     "ccl-m": CCLMConfig,

@@ -1,7 +1,8 @@
 """Several training texts of a language, each an arm: their settings, and the text of each.
 
 A source is text in files, that of a named corpus, or a part taken from the language's own text. A column of a TSV file
-can divide it further, by domain or by quality. Dev and test sets stay with the language unless a source brings its own.
+can divide it further, by domain or by quality; ``bins.py`` divides by length or rarity. Dev and test sets stay with the
+language unless a source brings its own.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from rota.data.corpora.bins import Difficulty, equal_edges, split_text
 from rota.data.corpora.parallel import (
     NAME,
     Pair,
@@ -36,15 +38,20 @@ _DIGEST: Final = 8  # bytes
 
 
 class SplitBy(Settings):
-    """A column of a TSV file that divides it into arms: by its values, or by where its numbers lie."""
+    """What divides a text into arms: a column of a TSV file, by its values or its numbers; or the text itself."""
 
-    column: int = Field(ge=3, description="counted from 1; the first two are source and target")
+    column: int | None = Field(None, ge=3, description="counted from 1; the first two are source and target")
+    by: Difficulty | None = None  # the length of the target, or how rare the words of the source are
     values: tuple[str, ...] = ()  # an arm for each; lines with other values are left out
     bins: int | None = Field(None, ge=2)  # as many arms of equal size, lowest numbers first
     edges: tuple[float, ...] = ()  # an arm below the first, between each two, and from the last on
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
+        if (self.column is None) == (self.by is None):
+            raise ValueError("give either column (of a TSV file) or by (length, rarity)")
+        if self.by and self.values:
+            raise ValueError(f"values are those of a column; by: {self.by} needs bins or edges")
         given = [name for name in ("values", "bins", "edges") if getattr(self, name)]
         if len(given) != 1:
             found = " and ".join(given) if given else "none of them"
@@ -82,8 +89,12 @@ class SourceConfig(Settings):
             raise ValueError(f"a source has one of train, corpus and take; here is {found}")
         if (self.dev is None) != (self.test is None):
             raise ValueError("a source that brings dev text brings test text too; give both, or neither")
-        if self.split_by and (self.train is None or any("{side}" in pattern for pattern in listed(self.train))):
-            raise ValueError("split_by needs a column of a TSV file; give train such a file, without {side}")
+        if (
+            self.split_by
+            and self.split_by.column
+            and (self.train is None or any("{side}" in pattern for pattern in listed(self.train)))
+        ):
+            raise ValueError("split_by.column needs a TSV file; give train such a file, without {side}")
         return self
 
     @model_serializer(mode="wrap")
@@ -145,17 +156,22 @@ def source_texts(
             "dev": text_of_files(source.dev or (), source.language, target),
             "test": text_of_files(source.test or (), source.language, target),
         }
-    if source.split_by is not None:
+    by = source.split_by
+    if by is not None and by.column is not None:
         texts = _split_texts(source, target)
-    elif taken is not None:
-        texts = [taken]
-    elif source.corpus is not None:
-        texts = [named(source.corpus, source.language)]
     else:
-        texts = [text_of_files(source.train or (), source.language, target)]
+        texts = [taken or _whole_text(source, target, named)]
+        if by is not None and by.by is not None:
+            texts = split_text(texts[0], by.by, by.edges, by.parts)
     for arm, text in zip(source.arms(name), texts, strict=True):
         found[arm] = {"train": replace(text, at_most=source.at_most), **found.get(arm, {})}
     return found
+
+
+def _whole_text(source: SourceConfig, target: str, named: Callable[[NamedCorpus, str], ParallelText]) -> ParallelText:
+    if source.corpus is not None:
+        return named(source.corpus, source.language)
+    return text_of_files(source.train or (), source.language, target)
 
 
 def taken_texts(text: ParallelText, takers: Mapping[Arm, SourceConfig]) -> tuple[ParallelText, dict[Arm, ParallelText]]:
@@ -219,13 +235,12 @@ def _part_of(files: tuple[Path, ...], by: SplitBy) -> Callable[[], Callable[[Any
 
 def _equal_bins(files: tuple[Path, ...], by: SplitBy) -> list[float]:
     """The numbers at which the lines are divided into as many parts of equal size as bins; ties stay together."""
-    numbers = sorted(float(value) for _, value in _columns(files, by))
-    count = by.bins or 1
-    return [numbers[min(len(numbers) - 1, round(len(numbers) * part / count))] for part in range(1, count)]
+    return equal_edges([float(value) for _, value in _columns(files, by)], by.bins or 1)
 
 
 def _columns(files: tuple[Path, ...], by: SplitBy) -> Iterator[tuple[Pair, str | float]]:
     """Every pair of the files with the value of its column: a number, unless parts are named by values."""
+    assert by.column is not None
     for path in files:
         for number, line in enumerate(read_lines(path), start=1):
             columns = line.split("\t")

@@ -222,3 +222,20 @@ def linear_epsilon(step: int, *, warmup: int, decay: int, floor: float = 0.01) -
 def exponential_epsilon(step: int, *, decay: int, floor: float = 0.01) -> float:
     """The released code: falls towards ``floor`` from the very first step, by a factor e in ``decay`` steps."""
     return floor + (1 - floor) * math.exp(-step / decay) if decay else floor
+
+
+class KumarConfig(DQNConfig):
+    """DQN over bins of a text: its losses on training sentences of every bin are the state (Kumar et al. 2019)."""
+
+    card = Card(
+        family="policies",
+        line="a Q network over bins",
+        observes="train text",
+        cost=("~210%", "~+10%"),
+        source="Kumar '19",
+        reference="Kumar et al. 2019, Reinforcement Learning based Curriculum Optimization for NMT",
+    )
+    name: Literal["kumar"] = "kumar"  # type: ignore[assignment]
+    warmup: WarmupField = Field(None, description="steps on the high-resource languages first; null for none")
+    reward: RewardName = Field("gain-over-mean", description="mean of previous dev losses minus loss now, or step-gain")
+    state_data: Literal["dev", "train"] = Field("train", description="where the prototype sentences come from")

@@ -137,20 +137,21 @@ class CCLMConfig(TeacherConfig):
     weights: Weights = Field("average", description="of the student that is measured: average or raw")
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> CCLM:
-        targets = read_baseline(self.baseline, classroom.arms, of="dev")
-        assert targets is not None
+        language_of, low = classroom.language_of, classroom.low_resource
+        losses = read_baseline(self.baseline, classroom.languages, of="dev")
+        assert losses is not None
         high = classroom.select("high-resource")
-        for arm, relatives in self.relatives.items():
-            if arm not in classroom.low_resource:
-                raise ValueError(f"teacher.relatives names {arm!r}, which is not a low-resource language; leave it out")
-            if not relatives or not set(relatives) <= set(high):
+        for language, relatives in self.relatives.items():
+            if language not in {language_of[arm] for arm in low}:
+                raise ValueError(f"teacher.relatives: {language!r} is not a low-resource language; leave it out")
+            if not relatives or not set(classroom.select(relatives)) <= set(high):
+                known, named_here = ", ".join(high), ", ".join(relatives) or "none"
                 raise ValueError(
-                    f"teacher.relatives: {arm!r} has {', '.join(relatives) or 'none'}; name high-resource languages"
-                    f" ({', '.join(high)})"
+                    f"teacher.relatives: {language!r} has {named_here}; name high-resource languages ({known})"
                 )
         return CCLM(
-            targets,
-            {arm: self.relatives.get(arm, high) for arm in classroom.low_resource},
+            {arm: losses[language_of[arm]] for arm in classroom.arms},
+            {arm: classroom.select(self.relatives.get(language_of[arm], high)) for arm in low},
             rng,
             DevLoss(arms="all", tokens=self.tokens, weights=self.weights),
             threshold=self.threshold,
