@@ -230,31 +230,43 @@ class Aligned(NamedTuple):
     languages: Mapping[str, tuple[float, float]] = MappingProxyType({})
 
 
+class Alignments(dict[str, Aligned]):
+    """By arm. ``served``: how far the other languages' dev gradients lead where the loss of each language falls.
+
+    It is not measured every time: then it is empty. Near or below 0, only the language's own text helps it.
+    """
+
+    def __init__(self, found: Mapping[str, Aligned], served: Mapping[str, float] | None = None) -> None:
+        super().__init__(found)
+        self.served: Mapping[str, float] = served or {}
+
+
 @dataclass(frozen=True)
 class Alignment(Measure):
-    """How far the updates on each arm lead towards the goal: a mapping from the arms played to :class:`Aligned`.
+    """How far the updates on each arm lead towards the goal: :class:`Alignments`, by arm played.
 
     Every ``refresh`` updates a new direction is taken: the gradient of the goal's dev loss, on ``tokens`` of each
     language in rotation, at the student's averaged weights, scaled to length one. Every update then leaves the dot
     product of its own gradient with it, which costs next to nothing. Of these measures a teacher can watch one.
 
     ``direction``: ``source-gain`` is the gradient of the dev loss minus the dev loss with the sources of other
-    sentences; ``both`` adds the two directions. ``metric``: Adam divides its steps by the root of its second moments.
-    ``languages``: also by dev language, which takes memory for one more direction for each.
+    sentences; ``both`` is the sum of the two directions, each of length one. ``metric``: Adam divides its steps by
+    the root of its second moments. ``languages``: also by dev language, which takes memory for one more direction each.
     """
 
     record: ClassVar[str | None] = "alignment"
-    refresh: int = 40  # updates
-    tokens: int = 200  # target tokens of each language, about
+    refresh: int = 100  # updates
+    tokens: int = 150  # target tokens of each language, about
     direction: Literal["loss", "source-gain", "both"] = "loss"
     weights: Weights = "average"
     decay: float = 0.98  # of the averaged weights, unless student.average says otherwise
     metric: Literal["adam", "none"] = "adam"
     languages: bool = False
 
-    def imagine(self, scene: Scene) -> dict[str, Aligned]:
+    def imagine(self, scene: Scene) -> Alignments:
         """A scripted student shows the effect of one more update, the same for each that was made."""
-        return {arm: self._aligned(scene.effects[arm], updates) for arm, (_, updates) in scene.train_losses.items()}
+        played = scene.train_losses.items()
+        return Alignments({arm: self._aligned(scene.effects[arm], updates) for arm, (_, updates) in played})
 
     def written(self, value: Mapping[str, Aligned]) -> dict[str, Any]:
         """Sums, sums of squares and updates of each arm; those by language under ``languages``, rounded."""

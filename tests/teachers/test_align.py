@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.measures import Aligned, Alignment, Estimate, SourceGain
+from rota.measures import Aligned, Alignment, Alignments, Estimate, SourceGain
 from rota.simulation.simulate import simulate_config
 from rota.simulation.worlds import make_world
 from rota.teachers import Classroom, build_teacher, teacher_from
@@ -144,6 +144,17 @@ def test_a_language_that_the_goal_does_not_name_has_the_floor_alone():
     assert shares(teacher, 0) == pytest.approx({arm: 0.56 * sizes[arm] / 179 + kept[arm] for arm in ARMS})
 
 
+def test_the_arms_of_a_language_share_what_it_keeps_and_an_open_one_has_it_all():
+    arms = {"gl": 50, "gl-web": 70, "pt": 90}
+    room = Classroom(arms, ("gl",), steps=200, language_of={"gl": "gl", "gl-web": "gl", "pt": "pt"})
+    config = teacher_from({"name": "align", "protect": 0.6, "direction": "none", "gate_every": 20, "gate_tokens": 200})
+    teacher = build_teacher(config, room, np.random.default_rng(1))
+    # Each language keeps 0.6 * 0.5; what is left, 0.4, is divided evenly.
+    assert shares(teacher, 0) == pytest.approx({"gl": 0.15 + 0.4 / 3, "gl-web": 0.15 + 0.4 / 3, "pt": 0.3 + 0.4 / 3})
+    reading(teacher, 30, {"gl": 0.2, "gl-web": 0.0, "pt": 0.2}, dict.fromkeys(arms, 1000), played="gl")
+    assert shares(teacher, 30) == pytest.approx({"gl": 0.3 + 0.2, "gl-web": 0.0, "pt": 0.3 + 0.2})
+
+
 def test_a_language_of_the_goal_keeps_a_part_of_its_weight():
     teacher = make(protect=0.6, rate=50, limit=10)
     for number, aligned in enumerate(windows(np.random.default_rng(2), 25)):
@@ -151,6 +162,32 @@ def test_a_language_of_the_goal_keeps_a_part_of_its_weight():
     found = shares(teacher, 250)
     assert found["ru"] == pytest.approx(0.6 / 4, abs=1e-3)
     assert found["az"] == pytest.approx(1 - 3 * 0.6 / 4, abs=1e-2)
+
+
+def serve(teacher, step, **served):
+    aligned = Alignments({"az": Aligned(1.0, 1.0, 1)}, served)
+    teacher.tell(told(teacher, step, aligned))
+
+
+def test_a_language_that_only_its_own_text_helps_keeps_its_whole_weight():
+    teacher = make(protect=0.2)
+    assert teacher.protected() == dict.fromkeys(ARMS, 0.2)
+    serve(teacher, 10, az=1.0, be=0.9, tr=1.1, ru=-0.3)
+    # The middle is 0.95: be has 0.95 of it, which leaves 0.05, less than 0.2; ru has nothing.
+    assert teacher.protected() == {"az": 0.2, "be": 0.2, "tr": 0.2, "ru": 1.0}
+    assert shares(teacher, 10)["ru"] > 0.25
+    serve(teacher, 20, az=1.0, be=0.9, tr=1.1, ru=0.7)
+    # On average ru has 0.2 now, and 0.75 / 0.95 of the middle is missing.
+    assert teacher.protected()["ru"] == pytest.approx(1 - 0.2 / 0.95)
+
+
+def test_no_language_is_protected_where_that_is_not_wanted_or_nothing_is_known():
+    teacher = make(protect=0.0)
+    serve(teacher, 10, az=1.0, be=1.0, tr=1.0, ru=-1.0)
+    assert teacher.protected() == dict.fromkeys(ARMS, 0.0)
+    teacher = make(protect=0.2)
+    serve(teacher, 10, az=-1.0, be=-1.0, tr=1.0, ru=-1.0)
+    assert teacher.protected() == dict.fromkeys(ARMS, 0.2), "where most are hurt by others, nobody stands out"
 
 
 def gated(**settings):
@@ -161,11 +198,11 @@ GAINS = {"az": 0.002, "be": 0.04, "tr": 0.2, "ru": 0.12}
 EQUALLY = dict.fromkeys(ARMS, 1000)  # tokens seen
 
 
-def reading(teacher, step, gains=GAINS, seen=EQUALLY, error=0.005):
+def reading(teacher, step, gains=GAINS, seen=EQUALLY, error=0.005, played="tr"):
     teacher.ask(step - 10)
     assert teacher.watches == [SourceGain(tokens=200)]
     values = {SourceGain: {arm: Estimate(gain, error) for arm, gain in gains.items()}}
-    observation = observation_of(teacher.watches, step, {"tr": 10}, values)
+    observation = observation_of(teacher.watches, step, {played: 10}, values)
     teacher.tell(replace(observation, seen={arm: step * tokens for arm, tokens in seen.items()}))
 
 
@@ -197,14 +234,17 @@ def test_an_uncertain_gain_closes_nothing():
     assert shares(teacher, 90)["az"] == 0.0
 
 
-def test_only_the_last_four_readings_count_and_an_arm_can_open_again():
+def test_only_the_last_eight_readings_count_and_an_arm_can_open_again():
     teacher = gated(protect=0.5)
-    for step in (30, 50, 70):
+    for step in range(30, 190, 20):
         reading(teacher, step)
-    assert shares(teacher, 70)["az"] == 0.0
-    reading(teacher, 90, GAINS | {"az": 0.1})
-    # (3 * 0.002 + 0.1) / 4 + 2 * 0.0025 = 0.0315
-    assert shares(teacher, 90)["az"] == 0.25
+    assert shares(teacher, 180)["az"] == 0.0
+    opened = []
+    for step in (190, 210, 230):
+        reading(teacher, step, GAINS | {"az": 0.1})
+        opened.append(shares(teacher, step)["az"] > 0)
+    # (7 * 0.002 + 0.1) / 8 = 0.014, then 0.027, then 0.039; the error is 0.005 / sqrt(8); an arm closes below 0.03.
+    assert opened == [False, True, True]
 
 
 def test_an_arm_is_compared_with_what_others_had_after_as_many_tokens():

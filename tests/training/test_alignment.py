@@ -87,16 +87,22 @@ def mean_loss(network, student, batch):
 def direction_by_hand(store, sets, student, kind, tokens, turn=0, languages=None):
     """Of the mean of the two languages, at the averaged weights, divided by Adam's denominators; of length one."""
     network, dev = student._average.network, store.split("dev")
-    falls = 0.0
+    loss = wrong = 0.0
     for language in languages or store.languages:
         sample = sets.sample("teacher", language, tokens, turn)
         right = sample.batch()
         lent = other_sources(sample, sets.teacher_part(language))
         source, lengths = dev.source.gather(lent)
-        loss = mean_loss(network, student, right)
-        wrong = mean_loss(network, student, replace(right, source=source, source_lengths=lengths))
-        falls = falls + {"loss": loss, "source-gain": loss - wrong, "both": 2 * loss - wrong}[kind] / 2
-    gradients = torch.autograd.grad(falls, list(network.parameters()))
+        loss = loss + mean_loss(network, student, right)
+        wrong = wrong + mean_loss(network, student, replace(right, source=source, source_lengths=lengths))
+    if kind == "both":
+        found = (divided_by_adam(student, network, falls) for falls in (loss, loss - wrong))
+        return [one + other for one, other in zip(*found, strict=True)]
+    return divided_by_adam(student, network, loss if kind == "loss" else loss - wrong)
+
+
+def divided_by_adam(student, network, falls):
+    gradients = torch.autograd.grad(falls, list(network.parameters()), retain_graph=True)
     divided = []
     for gradient, parameter in zip(gradients, student.network.parameters(), strict=True):
         square = student._optimiser.state[parameter]["exp_avg_sq"] / (1 - 0.998**student.step)
@@ -137,13 +143,14 @@ def test_without_adams_metric_and_at_the_raw_weights(store, sets):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-6)
 
 
-def test_every_language_can_have_a_direction_of_its_own(store, sets):
-    student, measure = student_of(store), Alignment(tokens=60, decay=0.9, languages=True)
+@pytest.mark.parametrize("kind", ["loss", "source-gain"])
+def test_every_language_can_have_a_direction_of_its_own(store, sets, kind):
+    student, measure = student_of(store), Alignment(tokens=60, decay=0.9, direction=kind, languages=True)
     expected = {
         language: direction_by_hand(store, sets, student, "loss", 60, languages=[language])
         for language in store.languages
     }
-    together = direction_by_hand(store, sets, student, "loss", 60)
+    together = direction_by_hand(store, sets, student, kind, 60)
     probe, decision = Probe(student, sets), Decision("lala", "told")
     probe.begin([measure], decision)
     student.update([next(make_stream(store, "lala", 100, seed=1))])
@@ -161,6 +168,31 @@ def test_every_language_can_have_a_direction_of_its_own(store, sets):
     assert all(squares == pytest.approx(total**2) for total, squares in found.languages.values())
 
 
+def test_a_language_is_served_as_far_as_the_gradients_of_the_others_lead_its_way(store, sets):
+    student, measure = student_of(store), Alignment(tokens=60, metric="none", weights="raw")
+    lala, lato = (
+        torch.autograd.grad(
+            mean_loss(student.network, student, sets.sample("teacher", language, 60).batch()),
+            list(student.network.parameters()),
+        )
+        for language in store.languages
+    )
+    product, first, second = (
+        sum(float((a * b).sum()) for a, b in zip(one, other, strict=True))
+        for one, other in ((lala, lato), (lala, lala), (lato, lato))
+    )
+    probe = Probe(student, sets)
+    for number in range(4):
+        probe.begin([measure], Decision("lala", "told"))
+        found = probe.read(number, [measure], NOTHING)[measure].served
+        if number == 0:
+            # Each counts half: what is left without the language itself is half of the other one's gradient.
+            expected = {"lala": product / 2 / first**0.5, "lato": product / 2 / second**0.5}
+            assert found == pytest.approx(expected, rel=1e-3)
+        else:
+            assert found == {}, "until the next directions"
+
+
 def test_languages_are_written_rounded_and_only_where_they_were_asked_for():
     found = {"az": Aligned(0.123456789, 2.0, 3, {"be": (0.123456789, 4.0)})}
     assert Alignment(languages=True).written(found) == {"az": [0.123456789, 2.0, 3, {"be": [0.1235, 4.0]}]}
@@ -174,7 +206,10 @@ def test_a_language_whose_dev_sources_are_all_alike_has_no_contrast(store, sets,
 
 
 class Follower:
-    """A student without a network: its projections are the numbers 1, 2, 3, ..., its directions what it was shown."""
+    """A student without a network: its projections are the numbers 1, 2, 3, ..., its directions what it was shown.
+
+    All its gradients are alike, and of length 2 in every metric.
+    """
 
     def __init__(self):
         self.projection, self.directions, self.count, self.decay = None, [], 0, None
@@ -190,11 +225,21 @@ class Follower:
     def in_adams_metric(self):
         return self
 
-    def norm(self):
-        return 0.0
+    def scaled(self, factor):
+        return self
 
-    def follow(self, direction):
+    def plus(self, other):
+        return self
+
+    def dot(self, other):
+        return 4.0
+
+    def norm(self):
+        return 2.0
+
+    def follow(self, direction, others=()):
         assert direction is self
+        assert not others
 
     def update(self):
         self.count += 1
@@ -222,18 +267,21 @@ def test_sums_are_kept_by_arm_until_they_are_read(sets):
 def test_a_new_direction_is_taken_from_other_sentences_every_so_many_updates(sets):
     student, measure = Follower(), Alignment(refresh=5, tokens=60)
     play(Probe(student, sets), student, measure, ["lala"] * 16)
-    assert len(student.directions) == 4  # before the updates 1, 6, 11 and 16
-    assert student.directions[0] != student.directions[1]
-    for turn, shown in enumerate(student.directions):
-        for (arm, target, _), language in zip(shown, sets.languages, strict=True):
+    # Before the updates 1, 6, 11 and 16; the first and the fourth time language by language.
+    one, other, second, third, *last = student.directions
+    shown = [one + other, second, third, last[0] + last[1]]
+    assert len(last) == 2
+    assert shown[0] != shown[1]
+    for turn, sentences in enumerate(shown):
+        for (arm, target, _), language in zip(sentences, sets.languages, strict=True):
             assert arm == language
             assert target == sets.sample("teacher", language, 60, turn).batch().target.tolist()
 
 
 def test_all_languages_count_alike_however_many_tokens_they_have(sets):
-    student, measure = Follower(), Alignment(tokens=60)
-    play(Probe(student, sets), student, measure, ["lala"])
-    ((_, first, first_weights), (_, second, second_weights)) = student.directions[0]
+    student, measure = Follower(), Alignment(tokens=60, refresh=1)
+    play(Probe(student, sets), student, measure, ["lala", "lala"])
+    ((_, first, first_weights), (_, second, second_weights)) = student.directions[2]
     total = len(first) + len(second)
     assert set(first_weights) == {total / 2 / len(first)}
     assert set(second_weights) == {total / 2 / len(second)}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rota.cli import views
 from rota.cli.application import RunPath, app
+
+if TYPE_CHECKING:
+    from rota.runs import Run
 
 
 @app.command()
@@ -87,18 +90,41 @@ def policy(
     step: Annotated[int | None, typer.Option(help="Which checkpoint; by default the last.")] = None,
     factor: Annotated[float, typer.Option(help="By which the losses of one language are multiplied.", min=0)] = 5.0,
 ) -> None:
-    """Show what the Q network of a DQN run would do if one language were poorly learned (Section 5.5 of the paper).
+    """Show what a teacher has learned: what the Q network of a DQN run would do if one language were poorly learned
+    (Section 5.5 of the paper), or who helps whom in a run of align with map: true.
 
     Example: rota policy runs/dqn --step 28000
     """
-    from rota.report.figures.teachers import plot_policy
     from rota.runs import Run
-    from rota.teachers.dqn.policy import probe_checkpoint
 
     folder = Run(run)
-    folder.setting("config")  # raises an error if this is not a run
+    if folder.setting("config.teacher.name") == "align":  # raises an error if this is not a run
+        _show_help(folder)
+        return
+    from rota.report.figures.teachers import plot_policy
+    from rota.teachers.dqn.policy import probe_checkpoint
+
     probe = probe_checkpoint(folder.checkpoint(step), factor=factor)
     saved = probe.write(folder.policy_folder / f"{probe.step}.json")
     picture = plot_policy(saved, saved.with_suffix(".png"))
     views.console.print(views.policy_table(probe))
+    views.console.print(f"drawn in {picture}")
+
+
+def _show_help(run: Run) -> None:
+    """Who helps whom: the map of the whole run as a table and as JSON, and both halves of it as a picture."""
+    from rota.files import write_json
+    from rota.report.figures.helping import plot_maps
+    from rota.report.numbers.helping import help_maps
+
+    observations, arms = list(run.read("observations")), list(run.arms)
+    whole = help_maps(observations, arms)
+    if not whole:
+        raise ValueError(f"{run} has recorded no map of who helps whom; train with map: true in its teacher")
+    saved = run.policy_folder / "who-helps-whom.json"
+    saved.parent.mkdir(exist_ok=True)
+    write_json(saved, whole[0].as_json())
+    halves = help_maps(observations, arms, 2, run.language_of)
+    picture = plot_maps(halves, saved.with_suffix(".png"), "Who helps whom")
+    views.console.print(views.help_table(whole[0]))
     views.console.print(f"drawn in {picture}")

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rota.data.store import Store
     from rota.evaluation.evaluate import Evaluation
     from rota.evaluation.selection import Selection
+    from rota.report.numbers.helping import HelpMap
     from rota.simulation.simulate import SimulationResult
     from rota.teachers import TeacherConfig
     from rota.teachers.curricula.base import CurriculumConfig
@@ -314,6 +315,22 @@ def policy_table(probe: PolicyProbe) -> Group:
     return _titled(
         f"Q network ({probe.network}) at step {probe.step}, losses of one language x {probe.factor:g}", table
     )
+
+
+def help_table(found: HelpMap) -> Group:
+    """Row: the arm trained on; columns: how far its updates help the dev set of each language. Faint: not certain."""
+    table = _table(1)
+    table.add_column("training on")
+    for language in found.languages:
+        table.add_column(language, justify="right")
+    for row, arm in enumerate(found.arms):
+        cells = []
+        for column, value in enumerate(found.means[row]):
+            known = bool(value == value)  # not nan
+            style = "" if not known or found.sure[row, column] else "dim"
+            cells.append(Text(f"{value:+.2f}" if known else "-", style=style))
+        table.add_row(arm, *cells)
+    return _titled(f"who helps (+) or hurts (-) whose dev loss, steps {found.first:,} to {found.last:,}", table)
 
 
 def _table(gap: int = 2) -> Table:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rota.report.figures.drawing import Look, Picture, schedule_looks
+from rota.report.figures.helping import help_figure
 from rota.report.figures.results import cost_figure, difference_figure, loss_figure, pareto_figure, source_gain_figure
 from rota.report.figures.shares import evolution, proportions
 from rota.report.figures.teachers import (
@@ -180,7 +181,8 @@ def _teachers(study: Study) -> Section:
         signal_figure(rows, looks_of(study)),
         *(scores_figure(row) for row in rows),
     ]
-    maps = [picture for row in rows for picture in q_network_figures(row)]
+    maps = [*_present([help_figure(row) for row in rows])]
+    maps += [picture for row in rows for picture in q_network_figures(row)]
     sentences, commands = [], []
     unprobed = _unprobed(study)
     if unprobed is not None:

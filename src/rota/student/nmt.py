@@ -51,6 +51,11 @@ TRAINING_TOKENS: Final = 1_500
 """Target tokens, about, that run forward and backward at once on a CPU, unless configured."""
 
 
+GRADIENT_TOKENS: Final = 600
+"""Target tokens, at most, of a piece whose gradient is measured on a CPU: sentences of all lengths come together there,
+and smaller pieces, sorted by length, have less padding. With 1,800 tokens it takes a third less time than in one."""
+
+
 class NotFiniteError(ArithmeticError):
     """The loss or its gradient is not a finite number; the weights are still those of the step before."""
 
@@ -188,7 +193,10 @@ class NMT(WeightStatistics):
         smoothing = self.config.label_smoothing if smoothed else 0.0
         total: list[Tensor] = []
         with memory_for(lambda: self._too_large("computing a gradient of", [joint])):
-            for _, _, batch in pieces(joint, self.tokens_at_once):
+            at_once = self.tokens_at_once
+            if at_once is not None and network.device.type == "cpu":
+                at_once = min(at_once, GRADIENT_TOKENS)
+            for _, _, batch in pieces(joint, at_once):
                 piece = self._lay_out(batch, training=False)
                 loss, _ = self._loss(network, network, piece, None, smoothing)
                 # Unlike backward(), this leaves the gradients of the parameters alone.

@@ -8,6 +8,7 @@ closes arms from whose sources the student learns nothing. Rota's own; ``docs/te
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Literal, NamedTuple
@@ -24,7 +25,7 @@ from rota.teachers.rewards import measured
 from rota.teachers.static import Temperature
 from rota.types import Alarm, Arm, Decision, FloatArray, Observation, State
 
-POOLED = 4
+POOLED = 8
 """Readings of the gate that are taken together."""
 
 LEAST_GAIN = 0.05
@@ -58,8 +59,8 @@ class AlignConfig(TeacherConfig):
     start: DurationField | None = Field(
         None, description="the first step that is measured; null: the end of the learning rate's warm-up"
     )
-    refresh: Count = Field(40, ge=1, description="updates between two dev gradients")
-    tokens: Count = Field(200, ge=1, description="dev tokens of each language in a gradient")
+    refresh: Count = Field(100, ge=1, description="updates between two dev gradients")
+    tokens: Count = Field(150, ge=1, description="dev tokens of each language in a gradient")
     weights: Weights = Field("average", description="where it is taken: at averaged weights, or at the raw ones")
     decay: float = Field(0.98, gt=0, lt=1, description="of the averaged weights, unless student.average is set")
     metric: Literal["adam", "none"] = Field("adam", description="of the dot product: that of Adam's steps, or none")
@@ -72,12 +73,14 @@ class AlignConfig(TeacherConfig):
     limit: float = Field(2.0, gt=0, description="the largest tilt, up and down")
     prior: float | None = Field(None, gt=0, description="temperature of the prior shares; null: uniform")
     floor: float = Field(0.02, ge=0, lt=1, description="the smallest share of an arm")
-    protect: float = Field(0.25, ge=0, lt=1, description="of its weight in the goal that a language's arms keep")
-    gate_every: DurationField = Field(Duration("5%"), description="steps between two readings of the gate")
+    protect: float = Field(
+        0.25, ge=0, lt=1, description="of its weight in the goal that a language keeps, more if others do not help it"
+    )
+    gate_every: DurationField = Field(Duration("10%"), description="steps between two readings of the gate")
     gate_tokens: Count | None = Field(
         None, ge=1, description="training tokens of each arm in a reading; null: about 1% of the computation"
     )
-    gate_at: float = Field(0.1, gt=0, le=1, description="gain, relative to the other arms', below which an arm closes")
+    gate_at: float = Field(0.2, gt=0, le=1, description="gain, relative to the other arms', below which an arm closes")
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Align:
         return Align(self, classroom, rng)
@@ -107,7 +110,8 @@ class Align:
         self.gate = Gate(config, classroom) if config.gate else None
         prior = Temperature(classroom.sizes, rng, math.inf if config.prior is None else config.prior)
         self.prior = np.array([prior.shares[arm] for arm in self.arms])
-        self._protected = np.array([config.protect * classroom.goal.get(arm, 0.0) for arm in self.arms])
+        self.goal, self.language_of = classroom.goal, classroom.language_of
+        self._served: dict[Arm, float] = {}
         self._rng = rng
         self._step: int | None = None  # of the last choice
         self.shares = self._shares()
@@ -141,6 +145,7 @@ class Align:
         if self.gate is not None and self.gate.measure in found:
             self.gate.learn(found[self.gate.measure], observation.seen, observation.step)
         if aligned:
+            self._hear(getattr(aligned, "served", {}))
             self.tilt.learn(aligned, self.shares)
         self.shares = self._shares()
         return {arm: each.total / each.updates for arm, each in aligned.items()} or None
@@ -160,10 +165,28 @@ class Align:
         shares: FloatArray = (1 - kept.sum()) * tilted / tilted.sum() + kept
         return shares
 
+    def _hear(self, served: Mapping[Arm, float]) -> None:
+        """How far others serve each language; what was found before counts for half."""
+        for language, now in served.items():
+            self._served[language] = (self._served.get(language, now) + now) / 2
+
     def _kept(self) -> FloatArray:
         """What every arm has in any case, unless it is closed."""
-        kept: FloatArray = np.maximum(self.config.floor, self._protected) * self._openness()
+        openness = self._openness()
+        opened = Counter(self.language_of[arm] for arm, is_open in zip(self.arms, openness, strict=True) if is_open)
+        whole = {name: part * self.goal[name] for name, part in self.protected().items()}
+        languages = [self.language_of[arm] for arm in self.arms]
+        parts = [whole.get(language, 0.0) / max(1, opened[language]) for language in languages]
+        kept: FloatArray = np.maximum(self.config.floor, parts) * openness
         return kept
+
+    def protected(self) -> dict[Arm, float]:
+        """The part of its weight in the goal that each language keeps: all of it where only its own text helps."""
+        usual = median(self._served.values()) if self._served else 0.0
+        if usual <= 0:
+            return dict.fromkeys(self.goal, self.config.protect)
+        alone = {name: 1 - min(1.0, max(0.0, self._served.get(name, usual) / usual)) for name in self.goal}
+        return {name: max(self.config.protect, part) if self.config.protect else 0.0 for name, part in alone.items()}
 
     def _openness(self) -> FloatArray:
         return np.ones(len(self.arms)) if self.gate is None else self.gate.openness()
@@ -171,11 +194,13 @@ class Align:
     def state_dict(self) -> State:
         gate = None if self.gate is None else self.gate.state_dict()
         rng = self._rng.bit_generator.state
-        return {"rng": rng, "step": self._step, "tilt": self.tilt.state_dict(), "gate": gate}
+        served = dict(self._served)
+        return {"rng": rng, "step": self._step, "tilt": self.tilt.state_dict(), "served": served, "gate": gate}
 
     def load_state_dict(self, state: State) -> None:
         self._rng.bit_generator.state, self._step = state["rng"], state["step"]
         self.tilt.load_state_dict(state["tilt"])
+        self._served = dict(state["served"])
         if self.gate is not None:
             self.gate.load_state_dict(state["gate"])
         self.shares = self._shares()
@@ -205,11 +230,12 @@ class Tilt:
         known = self.counts > 0
         counts = np.where(known, self.counts, 1.0)
         means = self.totals / counts
-        variance = float((self.squares / counts - means**2)[known].mean())
-        deviation = math.sqrt(max(0.0, variance))  # rounding may leave it below 0 where all updates were alike
-        if not deviation > 0:
+        variances = np.maximum(self.squares / counts - means**2, 0.0)  # rounding may leave less than 0
+        deviation = math.sqrt(float(variances[known].mean()))
+        played = float(shares[known].sum())
+        if not (deviation > 0 and played > 0):
             return np.zeros(len(self.arms))
-        baseline = float((shares * means)[known].sum() / shares[known].sum())
+        baseline = float((shares * means)[known].sum()) / played
         shrunk: FloatArray = (means - baseline) / deviation * self.counts / (self.counts + self.config.shrinkage)
         return np.where(known, shrunk, 0.0)
 

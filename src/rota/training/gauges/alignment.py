@@ -6,20 +6,21 @@ processes compute the same direction from the same sentences. The student keeps 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from rota.measures import Aligned, Alignment
+from rota.measures import Aligned, Alignment, Alignments
 from rota.training.devsets import DevSets
 from rota.training.gauges.base import Gauge
 from rota.training.gauges.source import mismatched_pairs
 from rota.training.turns import Window
 from rota.types import Arm, Batch, Decision, Gradient, ProbedStudent, State
 
-FACTORS = {"loss": (1.0, 0.0), "source-gain": (1.0, -1.0), "both": (2.0, -1.0)}
-"""By direction: those of the loss with the right sources, and of the loss with the sources of other sentences."""
+SERVED_EVERY = 3
+"""Directions between two that are taken language by language, which takes about twice as long as all at once."""
 
 
 class AlignmentGauge(Gauge[Alignment]):
@@ -33,6 +34,7 @@ class AlignmentGauge(Gauge[Alignment]):
         self._turn = 0  # directions taken so far
         self._followed = 0  # updates since the last one was taken
         self._sums: dict[Arm, Aligned] = {}
+        self._served: dict[Arm, float] = {}  # found with the last directions, and not read yet
 
     def begin(self, decision: Decision) -> None:  # noqa: ARG002 - whatever is played
         if self._turn == 0 or self._followed >= self.measure.refresh:
@@ -52,9 +54,10 @@ class AlignmentGauge(Gauge[Alignment]):
         total, squares = so_far.total + projection.dot, so_far.squares + projection.dot**2
         self._sums[decision.arm] = Aligned(total, squares, so_far.updates + 1, languages)
 
-    def read(self, window: Window) -> dict[Arm, Aligned]:  # noqa: ARG002 - the sums are of the same updates
-        sums, self._sums = self._sums, {}
-        return sums
+    def read(self, window: Window) -> Alignments:  # noqa: ARG002 - the sums are of the same updates
+        found = Alignments(self._sums, served=self._served)
+        self._sums, self._served = {}, {}
+        return found
 
     @property
     def _languages(self) -> Sequence[Arm]:
@@ -63,65 +66,80 @@ class AlignmentGauge(Gauge[Alignment]):
 
     def _follow(self) -> None:
         """Takes the next directions: that of the goal, and those of the languages if they are asked for."""
-        batches = self._batches()
-        if not self.measure.languages:
-            self.student.follow(self._unit(self._gradient(batches, self.goal)))
+        tokens, turn = self.measure.tokens, self._turn
+        right = {name: self.sets.sample("teacher", name, tokens, turn).batch() for name in self.goal}
+        wrong = None if self.measure.direction == "loss" else self._mismatched()
+        contrast = None if wrong is None else self._gradient(wrong, self.goal)
+        if not self.measure.languages and (turn % SERVED_EVERY or len(self.goal) == 1):
+            self.student.follow(self._direction(self._gradient(right, self.goal), contrast))
             return
-        gradients = [self._gradient({name: batches[name]}, {name: 1.0}) for name in self.goal]
-        weighted = [each.scaled(weight) for each, weight in zip(gradients, self.goal.values(), strict=True)]
-        self.student.follow(self._unit(_sum(weighted)), [self._unit(each) for each in gradients])
+        losses = {name: self._gradient(right, {name: 1.0}) for name in self.goal}
+        loss = _mean(list(losses.values()), list(self.goal.values()))
+        self._served = self._how_served(losses, loss)
+        directions = [self._direction(each, None) for each in losses.values()] if self.measure.languages else []
+        self.student.follow(self._direction(loss, contrast), directions)
 
-    def _batches(self) -> dict[Arm, list[Batch]]:
-        """The next dev sentences of each language; where it is needed, also with the sources of others."""
-        tokens = self.measure.tokens
-        if self.measure.direction == "loss":
-            return {name: [self.sets.sample("teacher", name, tokens, self._turn).batch()] for name in self.goal}
-        pairs = mismatched_pairs(self.sets, "teacher", self.goal, tokens, self._turn)
+    def _how_served(self, losses: Mapping[Arm, Gradient], goal: Gradient) -> dict[Arm, float]:
+        """Cosine, but for a factor that all share, of each language's gradient with the sum of the others'."""
+        steep = self._in_metric(goal)
+        found = {}
+        for name, loss in losses.items():
+            own = loss.dot(self._in_metric(loss))
+            found[name] = (loss.dot(steep) - self.goal[name] * own) / math.sqrt(own) if own > 0 else 0.0
+        return found
+
+    def _mismatched(self) -> dict[Arm, Batch]:
+        """The same dev sentences with the sources of others."""
+        pairs = mismatched_pairs(self.sets, "teacher", self.goal, self.measure.tokens, self._turn)
         for name in self.goal:
             if name not in pairs:
                 remedy = "use teacher.direction: loss, or a larger dev set"
                 raise ValueError(f"the dev sentences of {name} have only one source text; {remedy}")
-        return {name: list(pair) for name, pair in pairs.items()}
+        return {name: wrong for name, (_, wrong) in pairs.items()}
 
-    def _gradient(self, batches: Mapping[Arm, Sequence[Batch]], goal: Mapping[Arm, float]) -> Gradient:
-        weighted = _weighted(batches, goal, FACTORS[self.measure.direction])
+    def _gradient(self, batches: Mapping[Arm, Batch], goal: Mapping[Arm, float]) -> Gradient:
+        """Of the goal's mean of the languages' losses."""
+        chosen = {name: batches[name] for name in goal}
+        total = sum(batch.tokens for batch in chosen.values())
+        weighted = [
+            replace(batch, weights=np.full(batch.sentences, goal[name] * total / batch.tokens))
+            for name, batch in chosen.items()
+        ]
         return self.student.gradient(weighted, weights=self.measure.weights)
+
+    def _direction(self, loss: Gradient, mismatched: Gradient | None) -> Gradient:
+        """From the gradients of the loss and, where it is needed, of the loss with the sources of others."""
+        if mismatched is None:
+            return self._unit(loss)
+        contrast = self._unit(loss.minus(mismatched))
+        return contrast if self.measure.direction == "source-gain" else self._unit(loss).plus(contrast)
 
     def _unit(self, gradient: Gradient) -> Gradient:
         """Of length one in the metric, so that directions of different times weigh alike in the sums."""
-        direction = gradient.in_adams_metric() if self.measure.metric == "adam" else gradient
+        direction = self._in_metric(gradient)
         norm = direction.norm()
         return direction.scaled(1 / norm) if norm else direction
+
+    def _in_metric(self, gradient: Gradient) -> Gradient:
+        return gradient.in_adams_metric() if self.measure.metric == "adam" else gradient
 
     def state_dict(self) -> State:
         sums = {
             arm: [*aligned[:3], {name: list(pair) for name, pair in aligned.languages.items()}]
             for arm, aligned in self._sums.items()
         }
-        return {"turn": self._turn, "followed": self._followed, "sums": sums}
+        return {"turn": self._turn, "followed": self._followed, "sums": sums, "served": dict(self._served)}
 
     def load_state_dict(self, state: State) -> None:
-        self._turn, self._followed = state["turn"], state["followed"]
+        self._turn, self._followed, self._served = state["turn"], state["followed"], dict(state["served"])
         self._sums = {
             arm: Aligned(total, squares, updates, {name: (pair[0], pair[1]) for name, pair in languages.items()})
             for arm, (total, squares, updates, languages) in state["sums"].items()
         }
 
 
-def _weighted(
-    batches: Mapping[Arm, Sequence[Batch]], goal: Mapping[Arm, float], factors: tuple[float, float]
-) -> list[Batch]:
-    """Sentences weighted so that the mean over all tokens is the sum of factor x goal x the batch's own mean."""
-    total = sum(batch.tokens for of_language in batches.values() for batch in of_language)
-    return [
-        replace(batch, weights=np.full(batch.sentences, factor * goal[language] * total / batch.tokens))
-        for language, of_language in batches.items()
-        for factor, batch in zip(factors, of_language, strict=False)
-    ]
-
-
-def _sum(gradients: Sequence[Gradient]) -> Gradient:
-    total = gradients[0]
-    for each in gradients[1:]:
-        total = total.plus(each)
-    return total
+def _mean(gradients: Sequence[Gradient], weights: Sequence[float]) -> Gradient:
+    first, *others = [gradient.scaled(weight) for gradient, weight in zip(gradients, weights, strict=True)]
+    for other in others:
+        first = first.plus(other)
+    return first

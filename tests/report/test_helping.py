@@ -1,0 +1,105 @@
+"""Who helps whom: means and errors worked out by hand from recorded sums, the picture, and the command."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from made_runs import make_run
+
+from rota.report.figures.helping import draw_maps, help_figure
+from rota.report.numbers.helping import help_maps
+from rota.report.study import StudyRun
+
+
+def entry(step, **arms):
+    """Dot products of each arm's updates with the directions of az and tr."""
+    alignment = {}
+    for arm, pairs in arms.items():
+        az, tr = zip(*pairs, strict=True)
+        both = {"az": [sum(az), sum(u * u for u in az)], "tr": [sum(tr), sum(u * u for u in tr)]}
+        alignment[arm] = [0.0, 0.0, len(pairs), both]
+    return {"step": step, "arm": "az", "alignment": alignment}
+
+
+OBSERVATIONS = [
+    {"step": 5, "arm": "az", "dev_loss": {"az": 3.0}},
+    entry(10, az=[(3.0, -1.0), (1.0, 1.0)], tr=[(-1.0, 2.0)]),
+    entry(20, az=[(2.0, 0.0)], tr=[(-1.0, 2.0)], be=[(9.0, 9.0)]),
+    entry(30, tr=[(0.0, 4.0), (-2.0, 4.0)]),
+]
+
+
+def test_means_and_errors_in_units_of_a_typical_product():
+    (found,) = help_maps(OBSERVATIONS, ["az", "be", "tr", "ru"])
+    assert (found.first, found.last) == (10, 30)
+    assert (found.arms, found.languages) == (("az", "be", "tr", "ru"), ("az", "tr"))
+    # Products with az: 3, 1, 2 of az, 9 of be, -1, -1, 0, -2 of tr: eight, whose squares sum to 14 + 81 + 6 = 101.
+    unit = math.sqrt(101 / 8)
+    assert found.means[0, 0] == pytest.approx(2 / unit)
+    assert found.errors[0, 0] == pytest.approx(1 / math.sqrt(3) / unit)
+    assert found.means[2, 0] == pytest.approx(-1 / unit)
+    assert found.errors[2, 0] == pytest.approx(math.sqrt(2 / 3 / 4) / unit)
+    assert np.isnan(found.means[1]).all(), "a single update has no error"
+    assert np.isnan(found.means[3]).all(), "never played"
+    assert found.sure.tolist() == [[True, False], [False, False], [True, True], [False, False]]
+
+
+def test_a_run_is_divided_into_spans_of_equal_length():
+    first, second = help_maps(OBSERVATIONS, ["az", "tr"], parts=2)
+    assert (first.first, first.last, second.first, second.last) == (10, 20, 30, 30)
+    assert second.means[1, 1] == pytest.approx(1.0), "the only arm: 4, 4 in units of 4"
+
+
+def test_a_run_without_directions_of_languages_has_no_map():
+    plain = {"step": 10, "arm": "az", "alignment": {"az": [1.0, 1.0, 1]}}
+    assert help_maps([plain, OBSERVATIONS[0]], ["az"]) == []
+
+
+def test_columns_have_the_order_of_the_rows():
+    (found,) = help_maps(OBSERVATIONS, ["tr", "az"])
+    assert found.languages == ("tr", "az")
+
+
+def test_plain_values_have_null_where_nothing_is_known():
+    (found,) = help_maps(OBSERVATIONS, ["be", "tr"])
+    written = json.loads(json.dumps(found.as_json()))
+    assert written["means"][0] == [None, None]
+    assert written["languages"] == ["tr", "az"]
+
+
+def test_the_picture_says_who_helps_most():
+    picture = draw_maps(help_maps(OBSERVATIONS, ["az", "be", "tr"], parts=2), "map", "Who helps whom")
+    assert "az by tr" in picture.alt, "in the second half only tr was played"
+    for words in ("helps or hurts the dev set of", "training on", "helps", "hurts", "steps 10 to 20"):
+        assert words in picture.svg
+    assert picture.png.startswith(b"\x89PNG")
+
+
+def test_a_report_draws_the_first_seed_that_has_a_map(tmp_path):
+    class Rows:
+        name, short = "align", "align"
+
+    folders = {seed: make_run(tmp_path / str(seed), seed=seed, teacher="align") for seed in (1, 2)}
+    (folders[2] / "observations.jsonl").write_text("".join(json.dumps(each) + "\n" for each in OBSERVATIONS))
+    row = Rows()
+    row.runs = {seed: StudyRun(folder, "align") for seed, folder in folders.items()}
+    assert "(seed 2)" in help_figure(row).caption
+    row.runs = {1: row.runs[1]}
+    assert help_figure(row) is None
+
+
+def test_the_command_shows_the_map_of_a_run(tmp_path, rota):
+    run = make_run(tmp_path / "run", teacher="align", observations=OBSERVATIONS)
+    code, output, _ = rota("policy", run)
+    assert code == 0
+    assert "who helps (+) or hurts (-) whose dev loss, steps 10 to 30" in output
+    assert (run / "policy" / "who-helps-whom.png").is_file()
+    assert json.loads((run / "policy" / "who-helps-whom.json").read_text())["last"] == 30
+
+
+def test_a_run_without_a_map_says_how_to_get_one(tmp_path, rota):
+    run = make_run(tmp_path / "run", teacher="align")
+    code, _, error = rota("policy", run)
+    assert code == 2
+    assert "has recorded no map of who helps whom; train with map: true in its teacher" in error
