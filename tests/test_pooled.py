@@ -141,3 +141,65 @@ def test_curves_are_read_at_a_time_that_all_reach():
         value_at([1.0, 2.0], [1.0], 1)
     with pytest.raises(ValueError, match="must not fall"):
         value_at([2.0, 1.0], [1.0, 1.0], 1)
+
+
+UNBALANCED = {
+    "uniform": {1: 2.31, 2: 2.42, 3: 2.28, 4: 2.50},
+    "t5": {1: 2.22, 2: 2.35, 3: 2.25},
+    "dqn": {1: 2.40, 3: 2.21, 4: 2.66},
+    "tscl": {1: 2.35, 2: 2.43, 3: 2.30, 4: 2.49},
+}
+
+
+def test_the_pooled_model_is_that_of_statsmodels_also_where_runs_are_missing():
+    # statsmodels 0.15: ols("value ~ C(row, Treatment('uniform')) + C(seed)"), params, bse and df_resid.
+    theirs = {"t5": (-0.05475, 0.0482033453), "dqn": (0.05775, 0.0482033453), "tscl": (0.015, 0.0435521034)}
+    found = pooled_comparison(UNBALANCED, "uniform")
+    for row, (difference, error) in theirs.items():
+        assert (found[row].difference, found[row].error) == pytest.approx((difference, error), abs=1e-9)
+        assert found[row].freedom == pytest.approx(7)
+
+
+def test_dunnett_in_the_pooled_model_is_the_multivariate_t_of_scipy():
+    stats = pytest.importorskip("scipy.stats")
+    rng = np.random.default_rng(5)
+    values = {str(row): dict(enumerate(rng.normal(0.6 * row, 1, size=5))) for row in range(4)}
+    table = np.array([list(by_seed.values()) for by_seed in values.values()])
+    # The two-way layout by hand: mean square of the residuals over (4 - 1) * (5 - 1) degrees of freedom.
+    residuals = table - table.mean(axis=1, keepdims=True) - table.mean(axis=0) + table.mean()
+    error = (2 * (residuals**2).sum() / 12 / 5) ** 0.5
+    shape = np.full((3, 3), 0.5) + 0.5 * np.eye(3)  # differences from one baseline share half of their variance
+    for row, found in pooled_comparison(values, "0").items():
+        t = (table[int(row)] - table[0]).mean() / error
+        within = stats.multivariate_t.cdf([abs(t)] * 3, shape=shape, df=12, lower_limit=[-abs(t)] * 3, random_state=1)
+        assert found.error == pytest.approx(error)
+        assert found.p == pytest.approx(1 - within, abs=2e-3)
+
+
+def test_rows_with_their_own_variance_have_satterthwaites_freedom():
+    """Two static rows and a learned one under the same seeds, worked out from sums of squares."""
+    rng = np.random.default_rng(2)
+    table = np.array([rng.normal(0, 1, 6), rng.normal(0, 1, 6), rng.normal(0, 4, 6)])
+    values = {name: dict(enumerate(row)) for name, row in zip(("a", "b", "learned"), table, strict=True)}
+    found = pooled_comparison(values, "a", own_variance=["learned"])
+    # The difference of the static rows has twice their variance; the learned row minus their mean, its own plus half.
+    static = np.var(table[0] - table[1], ddof=1) / 2
+    learned = np.var(table[2] - table[:2].mean(axis=0), ddof=1) - static / 2
+    assert found["b"].error == pytest.approx((2 * static / 6) ** 0.5)
+    assert found["learned"].error == pytest.approx(((static + learned) / 6) ** 0.5)
+    assert found["learned"].freedom < found["b"].freedom * 2
+
+
+@pytest.mark.slow
+def test_the_chance_of_any_false_alarm_is_five_percent_with_a_noisy_learned_row():
+    rng = np.random.default_rng(3)
+    alarms = {True: 0, False: 0}
+    for _ in range(400):
+        seed = rng.normal(0, 2, size=6)
+        spread = {"uniform": 1.0, "t2": 1.0, "t5": 1.0, "dqn": 3.0}
+        values = {row: dict(enumerate(seed + rng.normal(0, sd, size=6))) for row, sd in spread.items()}
+        for own in alarms:
+            found = pooled_comparison(values, "uniform", own_variance=["dqn"] if own else [])
+            alarms[own] += min(each.p for each in found.values()) < 0.05
+    assert alarms[True] / 400 <= 0.07
+    assert alarms[False] > alarms[True], "one variance for all is wrong about the noisy row"

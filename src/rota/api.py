@@ -9,7 +9,7 @@ import os
 import platform
 import shutil
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import asdict
 from importlib.metadata import version
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 import numpy as np
 
-from rota.config import RunConfig, as_begun, parse_recorded
+from rota.config import RunConfig, as_begun, parse_config, parse_recorded
 from rota.data.preparation.stages import Progress
 from rota.data.preparation.stages import prepare as prepare_data
 from rota.data.store import Store
@@ -69,8 +69,19 @@ def prepare(
     )
 
 
-def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = None) -> Loop:
-    """All parts of a run, put together and resumed from its newest checkpoint; ``team`` trains it together."""
+def build_loop(
+    config: RunConfig,
+    store: Store,
+    run: Path,
+    team: Team | None = None,
+    *,
+    stem: Path | None = None,
+    plan: str | None = None,
+) -> Loop:
+    """All parts of a run, put together and resumed from its newest checkpoint; ``team`` trains it together.
+
+    ``stem``, ``plan``: as in :func:`train`.
+    """
     import torch
 
     from rota.data.batches import make_stream
@@ -82,6 +93,7 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
     from rota.training.alarms.by_heart import ByHeart
     from rota.training.alarms.guard import watch_over
     from rota.training.alarms.unaligned import Unaligned
+    from rota.training.branching import about_stem, branch
     from rota.training.devsets import DevSets
     from rota.training.distributed import NoRecord
     from rota.training.journal import Journal
@@ -160,9 +172,53 @@ def build_loop(config: RunConfig, store: Store, run: Path, team: Team | None = N
         alarms,
         _spot_checks(student, sets, training),
     )
-    team.after_first(lambda: start_run(config, store, sets.sizes(turns.watches), run))
+
+    def begin() -> None:
+        more: dict[str, Any] = {} if plan is None else {"plan": plan}
+        ends = None if stem is None or Run(run).exists else _check_stem(config, store, Run(stem))
+        restart = config.teacher.restarts_learning_rate_at(classroom)
+        if ends is not None and restart is not None and restart < ends:
+            raise ConfigError(
+                f"the learning rate restarts at step {restart:,}, before the warm-up ends; leave --stem out"
+            )
+        if stem is not None and ends is not None:
+            more["stem"] = about_stem(Run(stem), ends)
+        start_run(config, store, sets.sizes(turns.watches), run, more)
+        if stem is not None and "stem" in Run(run).about:
+            branch(loop, Run(stem), Run(run).about["stem"]["step"])
+
+    team.after_first(begin)
     loop.resume()
     return loop
+
+
+def stem_of(config: RunConfig) -> RunConfig | None:
+    """The run that trains as this one does until its warm-up ends, whatever its teacher does later; None if none does.
+
+    Stopped there, it is a stem: all runs that have the same one may begin from its last checkpoint.
+    """
+    teacher = config.teacher.stem(config.training.steps)
+    return None if teacher is None else parse_config(config.dump() | {"teacher": teacher})
+
+
+def warmup_steps(config: RunConfig) -> int:
+    """Updates until the warm-up ends, which is where runs branch from their stem; 0 without one."""
+    warmup = config.teacher.warmup
+    return 0 if warmup is None else warmup.until.steps(config.training.steps)
+
+
+def _check_stem(config: RunConfig, store: Store, stem: Run) -> int:
+    """The step at which the run begins; it must be treated as if it had trained the stem itself."""
+    expected = stem_of(config)
+    if expected is None:
+        name = config.teacher.name
+        raise ConfigError(f"teacher {name!r} has no warm-up that it is not told of (inform: none); leave --stem out")
+    if stem.about["data"]["fingerprint"] != store.fingerprint:
+        raise ConfigError(f"{stem} was trained on other data than this run has; give another --stem")
+    change = difference(stem.about["config"], expected.dump())
+    if change is not None:
+        raise ConfigError(f"{stem} is not a stem of this run: {change}; give another --stem")
+    return warmup_steps(config)
 
 
 def _spot_checks(student: ProbedStudent, sets: DevSets, training: TrainingConfig) -> SpotChecks | None:
@@ -180,12 +236,18 @@ def train(
     listeners: Listeners = (),
     progress: Progress | None = None,
     stop: Callable[[], bool] = lambda: False,
+    stem: Path | str | None = None,
+    plan: str | None = None,
 ) -> Loop:
     """Train, or resume training, the run in the folder ``run``; the data are prepared first if necessary.
 
     ``progress`` is told how far preparing is, ``listeners`` how training goes; it ends, and saves, at step ``until``,
     at the end of the run, or when ``stop()`` is true after an update. Each of them that is a context manager is entered
     for as long as it is used: a progress bar while data are prepared, a display and signal handlers during training.
+
+    ``stem``: the folder of a run of :func:`stem_of` that was stopped where the warm-up ends; a new run begins there
+    instead of training the warm-up itself, and is the same bit for bit. ``plan``: the fingerprint of the plan under
+    which a new run begins, for its records.
 
     Under ``torchrun`` its processes train the run together; the first one alone has listeners.
     """
@@ -197,7 +259,7 @@ def train(
         with _alone(Run(run)) if team.first else nullcontext():
             with _entered(progress):
                 store = team.after_first(lambda: prepare(config, progress=progress))
-            loop = build_loop(config, store, run, team)
+            loop = build_loop(config, store, run, team, stem=None if stem is None else Path(stem), plan=plan)
             if loop.step < loop.steps:
                 run_loop(loop, config, run, until=until, listeners=listeners, stop=stop)
     return loop
@@ -273,9 +335,11 @@ def evaluate(
     return evaluate_run(found.folder, store, config, split=split, step=step, progress=progress)
 
 
-def start_run(config: RunConfig, store: Store, measured: dict[str, Any], run: Path) -> None:
-    """Write what the run is, or make sure that the folder holds this very run."""
-    folder, about = Run(run), describe(config, store) | {"measured": measured}
+def start_run(
+    config: RunConfig, store: Store, measured: dict[str, Any], run: Path, more: Mapping[str, Any] | None = None
+) -> None:
+    """Write what the run is, and ``more`` about how it began, or make sure that the folder holds this very run."""
+    folder, about = Run(run), describe(config, store) | {"measured": measured} | dict(more or {})
     if folder.is_published:
         raise ConfigError(f"{run} holds published records, without models to resume from; choose another folder")
     if folder.exists:

@@ -26,13 +26,18 @@ def start(folder, *options):
     return subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
-def wait_until_training(folder, out="runs/small", process=None):
-    """Until both runs have saved once."""
+def wait_until(there, process=None):
     deadline = time.monotonic() + 300
-    while not all((folder / out / row / "seed-1" / "checkpoints" / "20").exists() for row in RUNS):
+    while not there():
         assert time.monotonic() < deadline
         assert process is None or process.poll() is None, process.communicate()[0].decode()
         time.sleep(0.02)
+
+
+def wait_until_training(folder, out="runs/small", process=None):
+    """Until both runs have saved once."""
+    saved = [folder / out / row / "seed-1" / "checkpoints" / "20" for row in RUNS]
+    wait_until(lambda: all(path.exists() for path in saved), process)
 
 
 def alive(marker):

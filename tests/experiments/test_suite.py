@@ -178,7 +178,7 @@ def test_another_corpus_takes_the_place_of_the_whole_section(tmp_path):
 
 def test_unknown_suites_and_corpora_name_the_known_ones(tmp_path):
     with pytest.raises(
-        ValueError, match="no suite 'lptop'; give laptop, controls, order, paper, or the path of a YAML"
+        ValueError, match="no suite 'lptop'; give laptop, controls, order, paper, example, or the path of a YAML"
     ):
         open_suite("lptop")
     with pytest.raises(ValueError, match="no corpus 'moon'; give catalogues, debian, synthetic, ted8, or a YAML file"):

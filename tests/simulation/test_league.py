@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from rota.config import teacher_config
 from rota.measures import Estimate
 from rota.simulation.league import BEST, LEAGUE, League, entrants, play, written
 from rota.simulation.simulate import fixed_mixture, simulate_config
@@ -14,7 +15,7 @@ from rota.teachers.static import UniformConfig
 
 @pytest.mark.slow
 def test_every_teacher_plays_or_says_why_not():
-    playing, left_out = entrants()
+    playing, left_out = entrants(teacher_config)
     assert {*playing, *left_out} == set(TEACHERS)
     assert {"uniform", "temperature", "tscl", "caps"} <= set(playing)
     assert left_out["fixed"] == "needs shares"

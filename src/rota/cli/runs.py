@@ -69,15 +69,25 @@ def train(
         Path | None, typer.Option(help="The run folder; by default runs/NAME, as the config is named.")
     ] = None,
     until: Annotated[int | None, typer.Option(help="Stop, and save, at this step.", min=1)] = None,
+    stem: Annotated[
+        Path | None, typer.Option(help="Begin where this run ended its warm-up, which must be the same.", metavar="RUN")
+    ] = None,
+    plan: Annotated[
+        Path | None, typer.Option(help="Record that the run began under this plan, a plan.json.", metavar="FILE")
+    ] = None,
 ) -> None:
     """Train a model, or resume training it; the data are prepared first if necessary.
 
     Example: rota train my.yaml --set teacher=proportional --run runs/proportional
     """
+    from rota.plan import read_plan
+
     settings = _load(config, set_)
     options = [part for override in set_ or [] for part in ("--set", override)] + (["--run", str(run)] if run else [])
     again = f"{views.program()} " + shlex.join(["train", str(config), *options])
-    train_with_display(settings, run or Path("runs") / settings.name, until=until, again=again)
+    under = None if plan is None else read_plan(plan).fingerprint
+    folder = run or Path("runs") / settings.name
+    train_with_display(settings, folder, until=until, again=again, stem=stem, plan=under)
 
 
 def _load(config: Path, overrides: list[str] | None) -> RunConfig:
@@ -86,7 +96,9 @@ def _load(config: Path, overrides: list[str] | None) -> RunConfig:
     return load_config(config, overrides or [])
 
 
-def train_with_display(config: RunConfig, run: Path, *, until: int | None, again: str) -> Loop:
+def train_with_display(
+    config: RunConfig, run: Path, *, until: int | None, again: str, stem: Path | None = None, plan: str | None = None
+) -> Loop:
     """Train under a live display; ``again`` is the command that resumes after an interruption.
 
     An interrupted command ends with the exit code of its signal, so that a script stops too.
@@ -104,7 +116,8 @@ def train_with_display(config: RunConfig, run: Path, *, until: int | None, again
         return _display(config, run, loop)
 
     stop = StopSignal()
-    loop = api.train(config, run, until=until, listeners=[display], progress=views.ProgressBar(), stop=stop)
+    bar = views.ProgressBar()
+    loop = api.train(config, run, until=until, listeners=[display], progress=bar, stop=stop, stem=stem, plan=plan)
     if loop.step >= loop.steps:
         done = f"trained {_steps(loop)}; next:" if begun else f"{run} is trained: {_steps(loop)}. Next:"
         views.say(f"{done} {views.program()} evaluate {run}")

@@ -41,19 +41,14 @@ def report(
 
     Example: rota report runs/laptop --out report --baseline uniform-warmup
     """
-    from rota.report.assemble import make_regret_report, make_report
     from rota.report.folders import check_target, copy_all
     from rota.report.sentences import plural
+    from rota.report.several import report_on
 
-    if regret and baseline is not None:
-        raise ValueError("--baseline has no meaning with --regret, which compares with the best row of each corpus")
     if records is not None:  # before the report, which takes a while
         check_target(runs, records)
     with views.ProgressBar() as progress:
-        if regret:
-            made = make_regret_report(runs, out, title=title, progress=progress)
-        else:
-            made = make_report(runs, out, title=title, baseline=baseline, progress=progress)
+        made = report_on(runs, out, title=title, baseline=baseline, regret=regret, progress=progress)
         copied = None if records is None else copy_all(runs, records, progress)
     for sentence in (*made.summary, *made.missing):
         views.say(sentence)
@@ -65,7 +60,9 @@ def report(
 
 @app.command()
 def compare(
-    suite: Annotated[str, typer.Argument(help="laptop, controls, order, paper, or a YAML file.", metavar="SUITE")],
+    suite: Annotated[
+        str, typer.Argument(help="laptop, controls, order, paper, example, or a YAML file.", metavar="SUITE")
+    ],
     seeds: Annotated[
         str | None, typer.Option(help="How many (5), or which (1,2,3); by default as in the suite.")
     ] = None,
@@ -90,28 +87,46 @@ def compare(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Run nothing; list what is done, partial and missing, and the time left.")
     ] = False,
+    noise: Annotated[
+        Path | None,
+        typer.Option(help="With --dry-run: earlier runs, whose noise says what the plan can detect.", metavar="FOLDER"),
+    ] = None,
     set_: Overrides = None,
 ) -> None:
     """Train and score every schedule of a suite with several seeds; finished runs are skipped, partial ones resumed.
 
     Example: rota compare laptop --rows main --seeds 3 --jobs 2
     """
+    from rota.cli.power import check_plan, power_view
     from rota.experiments.board import overview
-    from rota.experiments.jobs import plan
-    from rota.experiments.suite import parse_seeds
+    from rota.experiments.jobs import plan, without_idle_stems
     from rota.experiments.suites import open_suite
+    from rota.plan import parse_seeds
 
     found = open_suite(suite, corpus=corpus, steps=_count("--steps", steps), tokens=_count("--tokens", tokens))
     folder = out or Path("runs") / found.name
-    chosen = found.seeds if seeds is None else parse_seeds(seeds)
     named = found.choose(rows)
-    planned = plan(found, folder, rows=named, seeds=chosen, overrides=set_ or [], threads=threads)
+    planned = plan(
+        found,
+        folder,
+        rows=named,
+        seeds=None if seeds is None else parse_seeds(seeds),
+        overrides=set_ or [],
+        threads=threads,
+        corpora=found.choose_corpora(corpus if found.corpora else None),
+    )
+    planned = without_idle_stems(planned)
     if on not in ("local", "ray"):
         raise ValueError(f"--on {on!r} is not known; it is local or ray")
     _check_paper({name: found.rows[name].paper for name in named})
+    check_plan(found)
+    if noise is not None and (found.plan is None or not dry_run):
+        raise ValueError(f"--noise {str(noise)!r} is for --dry-run of a suite with a plan; leave it out")
     if dry_run:
         at_once = jobs or _jobs_at_once("local", threads)
         views.console.print(overview(found, planned, folder, at_once=at_once))
+        if found.resolved_plan is not None:
+            views.console.print(power_view(found.resolved_plan, noise or folder, asked=noise is not None))
         return
     run_suite(found, planned, folder, start=_starter(on, threads), at_once=jobs or _jobs_at_once(on, threads))
 

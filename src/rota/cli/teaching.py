@@ -75,7 +75,7 @@ def _league(names: list[str] | None, steps: int, seeds: int, overrides: list[str
 
     with views.ProgressBar() as progress:
         named = {name: teacher_config(name, overrides) for name in names or []}
-        configs, left_out = (named, {}) if names else entrants()
+        configs, left_out = (named, {}) if names else entrants(teacher_config)
         league = play(configs, seeds=seeds, steps=steps, left_out=left_out, progress=progress)
     said = f"{steps:,} updates, {seeds} seeds, mean ± standard error"
     views.say(f"gain over equal shares in thousandths of a nat, {said}\n")

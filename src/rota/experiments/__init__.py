@@ -1,6 +1,7 @@
 """Suites: whole comparisons of schedules, and what runs them.
 
-``suites/`` and YAML files have suites (``suite``), which ``scale`` resizes; ``jobs.plan`` makes a run of each row and
-seed, and says from its folder how far it is and how long the rest takes. ``queue`` starts runs as processes, several at
-once, or ``on_ray`` as tasks of a cluster; ``board`` shows them. Nothing is remembered but the run folders themselves.
+``suites/`` and YAML files have suites (``suite``, on ``corpora``), which ``scale`` resizes; ``jobs.plan`` makes a run
+of each row and seed, with stems that rows share, and says from its folder how far it is and how long the rest takes.
+``queue`` starts runs as processes, several at once, or ``on_ray`` as tasks of a cluster; ``board`` shows them. Nothing
+is remembered but the run folders themselves.
 """

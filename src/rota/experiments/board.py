@@ -57,7 +57,8 @@ class Board:
         if self.console.is_terminal:
             return
         self._told[entry.job.name] = entry.step * LINES // entry.steps
-        what = {"running": f"running from step {entry.step:,}"}.get(entry.doing, entry.doing)
+        start = max(entry.step, entry.job.begins)
+        what = {"running": f"running from step {start:,}"}.get(entry.doing, entry.doing)
         loss = f", dev loss {entry.dev_loss:.3f}" if entry.doing == "done" and entry.dev_loss is not None else ""
         self._say(f"{entry.job.name}: {what}{loss}{': ' if entry.note else ''}{entry.note}")
 
@@ -110,7 +111,7 @@ class Board:
         scoring = entry.doing == "running" and entry.trained
         state = "scoring" if scoring else entry.doing
         left = _left(entry).removesuffix(" left") if entry.doing == "running" and not scoring else ""
-        return [entry.job.row, str(entry.job.seed), state, f"{entry.step:,}/{entry.steps:,}", loss, left, entry.note]
+        return [entry.job.title, str(entry.job.seed), state, f"{entry.step:,}/{entry.steps:,}", loss, left, entry.note]
 
     def _that_fit(self) -> set[str]:
         """Names of the entries that are shown: all, or the ones that matter most."""
@@ -162,9 +163,9 @@ def overview(suite: Suite, jobs: Sequence[Job], out: Path, *, at_once: int) -> G
     table = Table(box=None, padding=(0, 2), show_edge=False)
     for name in ("row", "seed", "state", "time left"):
         table.add_column(name, justify="left" if name in ("row", "state") else "right", no_wrap=True)
-    table.columns[0].min_width = max(len(job.row) for job in jobs)  # a truncated name may be that of another row
+    table.columns[0].min_width = max(len(job.title) for job in jobs)  # a truncated name may be that of another row
     for job, status, left in zip(jobs, statuses, seconds, strict=True):
-        table.add_row(job.row, str(job.seed), _state(job, status), clock(left) if left else "")
+        table.add_row(job.title, str(job.seed), _state(job, status), clock(left) if left else "")
     title = Text(f"{suite.name} in {out}: {_counts(statuses)}", style="bold")
     refused = [Text(line) for line in _refusals(jobs, statuses)]
     return Group(title, table, *refused, _total(seconds, pace, at_once, others=bool(refused)))
@@ -172,7 +173,7 @@ def overview(suite: Suite, jobs: Sequence[Job], out: Path, *, at_once: int) -> G
 
 def _state(job: Job, status: Status) -> str:
     if status.state == "partial":
-        return f"partial (step {status.step:,} of {job.config.training.steps:,})"
+        return f"partial (step {status.step:,} of {job.steps:,})"
     return {"trained": "trained, not scored", "another": "another run"}.get(status.state, status.state)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from statistics import fmean
@@ -13,16 +13,17 @@ from typing import Any, Final, Literal
 
 from ruamel.yaml import YAML
 
-from rota.api import difference
+from rota.api import difference, stem_of, warmup_steps
 from rota.config import RunConfig, as_begun, overridden, parse_config, parse_recorded
 from rota.experiments.scale import Values
 from rota.experiments.suite import Suite, check_own
 from rota.files import damaged, read_json, write_atomically, write_json
 from rota.mistakes import check_durations
+from rota.plan import PLAN, write_plan
 from rota.runs import REMEDY, Run
 from rota.runs.standing import Asked
 from rota.runs.standing import is_scored as scored
-from rota.settings import ConfigError
+from rota.settings import FREE, ConfigError, leaves
 from rota.teachers import TeacherConfig
 from rota.types import Arm
 
@@ -32,6 +33,9 @@ State = Literal["missing", "partial", "trained", "done", "another", "damaged"]
 REFUSED: Final = ("another", "damaged")
 """The states in which nothing is done to a run, since something of value might be lost."""
 
+STEM: Final = "stem"
+"""What the run is named that rows of a seed begin with."""
+
 SPEED: Final = {"tiny": 4_000, "small": 1_300, "base": 170}
 """Real target tokens that one core trains in a second, by preset: measured for `tiny` and `small` (docs/benchmarks.md),
 and for `base` from `small`, which has an eighth of its weights. A GPU is much faster: start one run and ask again."""
@@ -39,18 +43,40 @@ and for `base` from `small`, which has an eighth of its weights. A GPU is much f
 
 @dataclass(frozen=True)
 class Job:
-    """One run of a suite: a row with one seed."""
+    """One run of a suite: a row with one seed, on one corpus; or the stem that rows of a seed begin with."""
 
     row: str
     seed: int
     folder: Path
     values: Values  # its config as it is written to config.yaml
     config: RunConfig
-    needs: tuple[str, ...] = ()  # names of the runs of the suite whose records its teacher reads
+    needs: tuple[str, ...] = ()  # names of the runs of the suite that must be trained before: its stem, runs it reads
+    corpus: str = ""  # in a suite with several
+    until: int | None = None  # of a stem: the step at which it stops
+    stem: Path | None = None  # the folder of the run that it begins with
+    plan: Path | None = None  # the file of the plan under which it begins
 
     @property
     def name(self) -> str:
-        return name_of(self.row, self.seed)
+        return f"{self.title}/seed-{self.seed}"
+
+    @property
+    def title(self) -> str:
+        """The row, and the corpus where there are several."""
+        return f"{self.corpus}/{self.row}" if self.corpus else self.row
+
+    @property
+    def is_stem(self) -> bool:
+        return self.until is not None
+
+    @property
+    def steps(self) -> int:
+        return self.config.training.steps if self.until is None else self.until
+
+    @property
+    def begins(self) -> int:
+        """The step at which it starts: where its stem ends, if it has one."""
+        return 0 if self.stem is None else warmup_steps(self.config)
 
     @property
     def run(self) -> Run:
@@ -66,39 +92,71 @@ class Job:
         return self.run.config_path
 
 
-def name_of(row: str, seed: int) -> str:
-    return f"{row}/seed-{seed}"
-
-
 def plan(
     suite: Suite,
     out: Path,
     *,
     rows: Sequence[str],
-    seeds: Sequence[int],
+    seeds: Sequence[int] | None = None,
     overrides: Sequence[str] = (),
     threads: int | None = None,
+    corpora: Sequence[str] | None = None,
 ) -> list[Job]:
     """All runs, the first seed of every row before the second, so that what is finished early can be compared.
 
-    Every config is checked here: a mistake in the last row is reported before the first one has run for hours.
+    ``seeds``, ``corpora``: by default those of the suite. Every config is checked here: a mistake in the last row is
+    reported before the first one has run for hours.
     """
     for override in overrides:
         check_own(override.partition("=")[0].strip(), f"--set {override!r}")
-    names = {(out / name_of(row, seed)).resolve(): name_of(row, seed) for seed in seeds for row in suite.rows}
-    jobs = []
-    for seed in seeds:
-        for row in rows:
-            values = suite.values(row, seed, out)
-            if threads is not None:
-                values["training"] = {**(values.get("training") or {}), "threads": threads}
-            config = parse_config(values, origin=f"row {row!r} of suite {suite.name!r}", overrides=overrides)
-            check_durations(config)
-            values = overridden(values, overrides)
-            needs = [names[path.resolve()] for path in config.teacher.reads() if path.resolve() in names]
-            jobs.append(Job(row, seed, out / name_of(row, seed), values, config, tuple(needs)))
+    changes = _Changes(seeds, tuple(overrides), threads)
+    if suite.corpora:
+        chosen = [corpus for corpus in suite.corpora if corpora is None or corpus in corpora]
+        parts = [_plan(suite.on(corpus), out / corpus, rows, changes, corpus) for corpus in chosen]
+        jobs = sorted((job for part in parts for job in part), key=lambda job: job.seed)
+    else:
+        jobs = _plan(suite, out, rows, changes)
     _check_circles(jobs)
+    return jobs if suite.plan is None else [replace(job, plan=out / PLAN) for job in jobs]
+
+
+@dataclass(frozen=True)
+class _Changes:
+    """What the command line changes in all runs of a suite."""
+
+    seeds: Sequence[int] | None
+    overrides: tuple[str, ...]
+    threads: int | None
+
+
+def _plan(suite: Suite, out: Path, rows: Sequence[str], changes: _Changes, corpus: str = "") -> list[Job]:
+    """The runs on one corpus; stems stand before the first row that begins with them."""
+    rows = [row for row in rows if row in suite.rows]
+    wanted = {row: changes.seeds or suite.seeds_of(row) for row in rows}
+    seeds = list(dict.fromkeys(seed for found in wanted.values() for seed in found))
+    names = {
+        (out / row / f"seed-{seed}").resolve(): f"{corpus}/{row}/seed-{seed}".lstrip("/")
+        for seed in seeds
+        for row in suite.rows
+    }
+    jobs: list[Job] = []
+    for seed in seeds:
+        found = [_job(suite, out, row, seed, names, changes, corpus) for row in rows if seed in wanted[row]]
+        jobs += with_stem(suite, out, found) if suite.branch else found
     return jobs
+
+
+def _job(
+    suite: Suite, out: Path, row: str, seed: int, names: Mapping[Path, str], changes: _Changes, corpus: str
+) -> Job:
+    values = suite.values(row, seed, out)
+    if changes.threads is not None:
+        values["training"] = {**(values.get("training") or {}), "threads": changes.threads}
+    config = parse_config(values, origin=f"row {row!r} of suite {suite.name!r}", overrides=changes.overrides)
+    check_durations(config)
+    values = overridden(values, changes.overrides)
+    needs = [names[path.resolve()] for path in config.teacher.reads() if path.resolve() in names]
+    return Job(row, seed, out / row / f"seed-{seed}", values, config, tuple(needs), corpus)
 
 
 def _check_circles(jobs: Sequence[Job]) -> None:
@@ -111,9 +169,71 @@ def _check_circles(jobs: Sequence[Job]) -> None:
         raise ConfigError(f"{name} reads {', '.join(needs[name])}, which waits for it; change teacher.run") from None
 
 
+def with_stem(suite: Suite, out: Path, jobs: Sequence[Job]) -> list[Job]:
+    """The runs of one seed, after the stem that they begin with; all must have the same one, or train it themselves."""
+    if "stems" in suite.rows or STEM in suite.rows:
+        raise ConfigError(f"suite {suite.name!r} branches and has a row {STEM!r} or 'stems'; give it another name")
+    stems = {job.row: stem_of(job.config) for job in jobs if suite.rows[job.row].branch}
+    first = next(iter(stems), None)
+    for row, stem in stems.items():
+        if stem is None:
+            raise ConfigError(f"row {row!r}: {_why_no_stem(suite, row, jobs)}, or branch: false in the row")
+        expected = stems[first] if first is not None else None
+        change = None if expected is None else _difference(expected, stem)
+        if change is not None:
+            raise ConfigError(
+                f"rows {first!r} and {row!r} cannot begin from the same checkpoint: {change}; make them agree, "
+                f"or write branch: false in one of them"
+            )
+    branching = [job for job in jobs if job.row in stems]
+    if not branching:
+        return list(jobs)
+    stem_job = _stem_job(branching[0], out)
+    return [
+        stem_job,
+        *(
+            replace(job, needs=(stem_job.name, *job.needs), stem=stem_job.folder) if job.row in stems else job
+            for job in jobs
+        ),
+    ]
+
+
+def _stem_job(job: Job, out: Path) -> Job:
+    values = job.values | {"name": STEM, "teacher": job.config.teacher.stem(job.config.training.steps)}
+    folder = (
+        out / "stems" / "warmup" / f"seed-{job.seed}"
+    )  # a level deeper than runs, so that no report takes it for one
+    config = parse_config(values, origin=f"the stem of row {job.row!r}")
+    return Job(STEM, job.seed, folder, values, config, corpus=job.corpus, until=warmup_steps(job.config))
+
+
+def _why_no_stem(suite: Suite, row: str, jobs: Sequence[Job]) -> str:
+    teacher = next(job.config.teacher for job in jobs if job.row == row)
+    if teacher.warmup is None:
+        return f"suite {suite.name!r} branches where the warm-up ends, and this row has none; write teacher.warmup"
+    return "its teacher decides or is told something before its warm-up ends; write warmup: {..., inform: none}"
+
+
+def _difference(one: RunConfig, other: RunConfig) -> str | None:
+    """The first setting by which two stems are not the same, data included."""
+    ours, theirs = leaves(one.dump()), leaves(other.dump())
+    for key in sorted({*ours, *theirs} - FREE):
+        if ours.get(key) != theirs.get(key) and not key.startswith("evaluation."):
+            return f"{key} is {ours.get(key)!r} and {theirs.get(key)!r}"
+    return None
+
+
+def without_idle_stems(jobs: Sequence[Job]) -> list[Job]:
+    """Without stems that every run which is here has begun with already: they may have been deleted since."""
+    waiting = {name for job in jobs if job.stem is not None and not job.run.saved_step() for name in job.needs}
+    idle = {job.name for job in jobs if job.is_stem and job.name not in waiting}
+    kept = [job for job in jobs if job.name not in idle]
+    return [replace(job, needs=tuple(name for name in job.needs if name not in idle)) for job in kept]
+
+
 def describe(suite: Suite, out: Path, jobs: Sequence[Job]) -> dict[str, Any]:
     """What ``suite.json`` says; rows and seeds of earlier calls stay in it."""
-    before = _described(out)
+    before, jobs = _described(out), [job for job in jobs if not job.is_stem]
     known = {row["name"]: row for row in before.get("rows", [])}
     known |= {job.row: _row(suite, job) for job in reversed(jobs)}
     order = [*suite.rows, *(name for name in known if name not in suite.rows)]
@@ -122,7 +242,16 @@ def describe(suite: Suite, out: Path, jobs: Sequence[Job]) -> dict[str, Any]:
 
 
 def write_description(suite: Suite, out: Path, jobs: Sequence[Job]) -> None:
-    write_json(out / "suite.json", describe(suite, out, jobs))
+    """``suite.json``, in the folder of each corpus if there are several; and the plan, before any run begins."""
+    if suite.resolved_plan is not None:
+        write_plan(suite.resolved_plan, out)
+    if not suite.corpora:
+        write_json(out / "suite.json", describe(suite, out, jobs))
+        return
+    write_json(out / "suite.json", {"name": suite.name, "corpora": list(suite.corpora)})
+    for corpus in dict.fromkeys(job.corpus for job in jobs):
+        ours = [job for job in jobs if job.corpus == corpus]
+        write_json(out / corpus / "suite.json", describe(suite.on(corpus), out / corpus, ours))
 
 
 def _described(out: Path) -> dict[str, Any]:
@@ -184,8 +313,10 @@ def _look(job: Job) -> Status:
     if change is not None:
         return Status("another", why=change)
     step = run.saved_step()
-    if step < job.config.training.steps:
+    if step < job.steps:
         return Status("partial", step, run.last_dev_loss())
+    if job.is_stem:
+        return Status("done", step, run.last_dev_loss())
     return Status("done" if is_scored(job, run.sizes) else "trained", step, run.last_dev_loss())
 
 
@@ -215,7 +346,7 @@ def check_sources(jobs: Sequence[Job], out: Path) -> None:
     for job in jobs:
         for name in job.needs:
             if name not in names and not Run(out / name).is_trained:
-                row = name.partition("/")[0]
+                row = Path(name).parent.name
                 raise ValueError(f"row {job.row!r} reads {out / name}, which is not trained; add {row!r} to --rows")
 
 
@@ -223,19 +354,19 @@ def check_sources(jobs: Sequence[Job], out: Path) -> None:
 class Pace:
     """Seconds that updates and evaluations take, and where these figures come from."""
 
-    by_row: dict[str, float]  # of one update
+    by_row: dict[str, float]  # of one update, by the title of the job
     evaluation: float | None  # of scoring a run; None: no run has been scored yet
 
     def seconds(self, job: Job, status: Status) -> float:
         """For what is still to be done on a job."""
         if status.state == "done" or status.state in REFUSED:
             return 0.0
-        left = job.config.training.steps - status.step
-        return left * self._update(job) + (self.evaluation or 0.0)
+        left = job.steps - max(status.step, job.begins)
+        return left * self._update(job) + (0.0 if job.is_stem else self.evaluation or 0.0)
 
     def _update(self, job: Job) -> float:
-        if job.row in self.by_row:
-            return self.by_row[job.row]
+        if job.title in self.by_row:
+            return self.by_row[job.title]
         return fmean(self.by_row.values()) if self.by_row else rough_update(job)
 
     @property
@@ -266,7 +397,7 @@ def measure_pace(jobs: Sequence[Job], statuses: Iterable[Status]) -> Pace:
         with suppress(ValueError, KeyError):  # damaged times: the estimate is from the others
             updates, seconds = _trained(job.run)
             if updates:
-                found.setdefault(job.row, []).append((updates, seconds))
+                found.setdefault(job.title, []).append((updates, seconds))
             scoring += _scored(job.run)
     by_row = {row: sum(seconds for _, seconds in parts) / sum(n for n, _ in parts) for row, parts in found.items()}
     return Pace(by_row, fmean(scoring) if scoring else None)

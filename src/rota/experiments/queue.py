@@ -59,7 +59,7 @@ class LocalWork:
     def __init__(self, job: Job, *, trained: bool, threads: int) -> None:
         job.write_config()
         self.job, self._threads = job, threads
-        self._waiting: list[Phase] = ["evaluate"] if trained else ["train", "evaluate"]
+        self._waiting: list[Phase] = ["evaluate"] if trained else ["train"] if job.is_stem else ["train", "evaluate"]
         self._stopped = False
         self._start()
 
@@ -107,7 +107,9 @@ class LocalWork:
 
 
 def _train(job: Job) -> list[str]:
-    return ["train", str(job.run.config_path), "--run", str(job.folder)]
+    options = {"--run": job.folder, "--until": job.until, "--stem": job.stem, "--plan": job.plan}
+    given = (part for name, value in options.items() if value is not None for part in (name, str(value)))
+    return ["train", str(job.run.config_path), *given]
 
 
 def evaluate_command(job: Job) -> list[str]:
@@ -157,7 +159,7 @@ class Entry:
 
     @property
     def steps(self) -> int:
-        return self.job.config.training.steps
+        return self.job.steps
 
     @property
     def over(self) -> bool:
@@ -228,11 +230,11 @@ class Queue:
     def _begin(self) -> None:
         """Start what can be started."""
         for entry in [entry for entry in self.entries.values() if entry.doing == "waiting"]:
-            needed = self._needed(entry)
+            needed = sorted(self._needed(entry), key=lambda other: not other.over)
             if any(other.over for other in needed):
-                self._becomes(entry, "failed", f"it reads {needed[0].job.name}, which is not trained")
+                self._becomes(entry, "failed", f"it {_verb(needed[0])} {needed[0].job.name}, which is not trained")
             elif needed:
-                entry.note = f"reads {needed[0].job.name}"
+                entry.note = f"{_verb(needed[0])} {needed[0].job.name}"
             elif entry.job.run.is_locked:
                 entry.note = "another process is training it"
             elif len(self._running()) < self._at_once:
@@ -278,6 +280,10 @@ class Queue:
             why = mistakes[folder]
             if why is not None:
                 self._becomes(entry, "failed", why)
+
+
+def _verb(needed: Entry) -> str:
+    return "begins with" if needed.job.is_stem else "reads"
 
 
 def _mistake_of_preparing(job: Job, progress_bar: Callable[[], AbstractContextManager[Progress]]) -> str | None:

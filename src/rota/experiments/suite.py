@@ -6,17 +6,21 @@ import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from rota.config import read_yaml
+from rota.experiments.corpora import CorpusField, find_corpus
 from rota.experiments.scale import Scale, Values, merged, scaled
+from rota.plan import Plan, Seeds, parse_seeds
 from rota.settings import ConfigError, Settings, explain
 
 Table = Literal["main", "tscl", "dqn", "control", "other"]
 NAME = re.compile(r"\w[\w.-]*")
 SECTIONS = ("data", "student", "teacher", "training", "evaluation")
+
+__all__ = ["NAME", "SECTIONS", "Row", "Suite", "check_own", "load_suite", "parse_seeds"]
 
 
 class Row(Settings):
@@ -32,31 +36,12 @@ class Row(Settings):
     table: Table = Field("other", description="the paper's table that the row belongs to")
     paper: str | None = Field(None, description="the row in the paper's results, such as dqn/16000 or tscl/alpha-0.3")
     place: str | None = Field(None, description="where in the paper it is described")
+    seeds: Seeds | None = Field(None, description="its own; null: those of the suite")
+    branch: bool = Field(True, description="false: in a suite that branches, it trains its warm-up itself")
 
     def changes(self) -> Values:
         """The sections that differ from the base."""
         return {name: getattr(self, name) for name in SECTIONS if getattr(self, name)}
-
-
-def parse_seeds(value: Any) -> Any:
-    """``5`` means the seeds 1 to 5; ``"1,2,3"`` and ``[1, 2, 3]`` mean these three."""
-    if isinstance(value, str):
-        value = [part.strip() for part in value.split(",") if part.strip()] if "," in value else value.strip()
-    if isinstance(value, list | tuple):
-        seeds = tuple(_seed(part, value) for part in value)
-        if not seeds or len(set(seeds)) < len(seeds):
-            raise ValueError(f"seeds {value!r}: give at least one, each once")
-        return seeds
-    count = _seed(value, value)
-    if count < 1:
-        raise ValueError(f"seeds {value!r}: give a number from 1 up, or a list such as 1,2,3")
-    return tuple(range(1, count + 1))
-
-
-def _seed(value: Any, written: Any) -> int:
-    if not isinstance(value, bool) and str(value).isdecimal():
-        return int(value)
-    raise ValueError(f"seeds {written!r} are not understood; write how many, such as 5, or a list such as 1,2,3")
 
 
 def check_name(value: Any) -> Any:
@@ -77,7 +62,6 @@ def check_own(key: str, place: str) -> None:
 
 
 Name = Annotated[str, BeforeValidator(check_name)]
-Seeds = Annotated[tuple[int, ...], BeforeValidator(parse_seeds)]
 
 
 def _filled(value: Any, places: Mapping[str, str]) -> Any:
@@ -94,7 +78,10 @@ def _filled(value: Any, places: Mapping[str, str]) -> Any:
 
 
 class Suite(Settings):
-    """Rows times seeds. The run of a row and a seed lies in ``<out>/<row>/seed-<seed>``."""
+    """Rows times seeds. The run of a row and a seed lies in ``<out>/<row>/seed-<seed>``.
+
+    With ``corpora`` it is rows times seeds on each of them, in ``<out>/<corpus>/<row>/seed-<seed>``.
+    """
 
     name: Name
     base: Values = Field(description="the config that all rows share, or the path of one")
@@ -103,6 +90,9 @@ class Suite(Settings):
     seeds: Seeds = (1,)
     rows: dict[Name, Row]
     default: tuple[str, ...] = Field((), description="the rows that run unless others are asked for; empty: all")
+    corpora: dict[Name, CorpusField] = Field(default_factory=dict, description="instead of the base's data")
+    branch: bool = Field(False, description="rows begin from one checkpoint for each seed: the end of their warm-up")
+    plan: Plan | None = Field(None, description="what is going to be tested")
 
     @field_validator("over")
     @classmethod
@@ -117,6 +107,53 @@ class Suite(Settings):
         if not rows:
             raise ValueError("there is none; write at least one, such as uniform: {teacher: uniform}")
         return rows
+
+    @model_validator(mode="after")
+    def _check_plan(self) -> Self:
+        plan = self.resolved_plan
+        for test in [] if plan is None else plan.tests():
+            for corpus in test.corpora:
+                for row in test.contrast.rows:
+                    if row not in self.rows_on(corpus):
+                        raise ValueError(f"plan.contrasts.{test.name}: row {row!r} is not run on corpus {corpus!r}")
+        return self
+
+    @property
+    def resolved_plan(self) -> Plan | None:
+        """The plan with everything filled in, as it is hashed."""
+        return None if self.plan is None else self.plan.resolved(list(self.rows), list(self.corpora), self.seeds)
+
+    def on(self, corpus: str) -> Suite:
+        """The part of a suite with several corpora that runs on one of them, as a suite of its own."""
+        found = self.corpora[corpus]
+        data = find_corpus(found.data)[1] if isinstance(found.data, str) else found.data
+        rows = self.rows_on(corpus)
+        return self.model_copy(
+            update={
+                "name": f"{self.name}-{corpus}",
+                "base": merged(self.base | {"data": data}, found.changes()),
+                "seeds": found.seeds or self.seeds,
+                "rows": {name: row for name, row in self.rows.items() if name in rows},
+                "default": tuple(name for name in self.default if name in rows),
+                "corpora": {},
+                "plan": None,
+            }
+        )
+
+    def rows_on(self, corpus: str) -> list[str]:
+        wanted = {row for part in self.corpora[corpus].rows for row in self._named(part)}
+        return [row for row in self.rows if not wanted or row in wanted]
+
+    def choose_corpora(self, wanted: str | None) -> list[str]:
+        """Those of a list such as ``debian,ted8``, in the order of the suite; none in a suite on one corpus."""
+        parts = list(self.corpora) if wanted is None else [part.strip() for part in wanted.split(",")]
+        for part in parts:
+            if part not in self.corpora:
+                raise ValueError(f"no corpus {part!r} in suite {self.name!r}; it has {', '.join(self.corpora)}")
+        return [corpus for corpus in self.corpora if corpus in parts]
+
+    def seeds_of(self, row: str) -> tuple[int, ...]:
+        return self.rows[row].seeds or self.seeds
 
     def values(self, row: str, seed: int, runs: Path) -> Values:
         """The config of one run; ``{runs}`` and ``{seed}`` in its texts are filled in."""
@@ -160,10 +197,26 @@ def load_suite(path: Path) -> Suite:
     if isinstance(values.get("base"), str):
         values["base"] = read_yaml(path.parent / values["base"])
     try:
-        suite = Suite.model_validate(values)
+        suite = _with_files(Suite.model_validate(values), path.parent)
     except ValidationError as error:
         raise ConfigError(f"{path}: {explain(error, Suite)}") from None
+    except ConfigError:
+        raise
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from None
     for name in suite.default:
         if name not in suite.rows:
             raise ConfigError(f"{path}: default names the row {name!r}; the rows are {', '.join(suite.rows)}")
     return suite
+
+
+def _with_files(suite: Suite, folder: Path) -> Suite:
+    """Corpora that are named or lie in files, from the folder of the suite, written out."""
+    found = {}
+    for name, corpus in suite.corpora.items():
+        if isinstance(corpus.data, str):
+            corpus = corpus.model_copy(update={"data": find_corpus(corpus.data, folder)[1]})
+        for row in corpus.rows:
+            suite._named(row)
+        found[name] = corpus
+    return suite.model_copy(update={"corpora": found})

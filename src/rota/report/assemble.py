@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rota.plan import WrittenPlan, find_plan
 from rota.report.figures.drawing import Look, Picture, schedule_looks
 from rota.report.figures.helping import help_figure
 from rota.report.figures.results import cost_figure, difference_figure, loss_figure, pareto_figure, source_gain_figure
@@ -19,11 +20,13 @@ from rota.report.figures.teachers import (
 )
 from rota.report.folders import Progress, check_folder
 from rota.report.numbers.measures import HIGH, LOW, MACRO, headline_scope, measured
+from rota.report.numbers.planned import PlannedResult, planned_results
 from rota.report.page import MADE_BY, Section, write_report
 from rota.report.sentences import HEADLINES, alarms_raised, headlines, how_made, missing, what_was_run
 from rota.report.study import MAIN_TABLES, Row, Study, read_study
 from rota.report.tables.budgets import budget_table, convergence_tables, cost_table, data_table, epoch_table
-from rota.report.tables.pooled import equal_time_tables, pooled_tables, regret_tables
+from rota.report.tables.planned import plan_points, plan_sentences, planned_headlines, planned_table
+from rota.report.tables.pooled import equal_time_tables, pooled_tables
 from rota.report.tables.scores import ablation_tables, average_tables, language_tables
 
 
@@ -46,41 +49,47 @@ def make_report(
     title: str | None = None,
     baseline: str | None = None,
     progress: Progress = lambda *_: None,
+    planned_above: bool = False,
 ) -> Report:
     """Write ``index.html``, ``report.md``, ``tables/`` (md, tex, csv) and ``figures/`` (png) for runs or suites.
 
     Tables and figures that an earlier report left in ``out``, and that this one does not have, are removed.
+    ``planned_above``: the planned contrasts stand on a page about several corpora, of which these runs are one.
     """
     check_folder(out, "--out")
     study = read_study(paths, progress)
     against = study.baseline(baseline)
     sections = make_sections(study, against, progress)
+    plan = find_plan(paths[0]) if len(paths) == 1 else None
+    said: list[str] = []
+    if plan is not None:
+        results = planned_results(plan.plan, {"": study})
+        said = planned_headlines(results)
+        sections = [planned_section(plan, {"": study}, results), *exploratory(sections)]
+    elif planned_above:
+        sections = exploratory(sections)
     title = title or f"Training schedules: {', '.join(path.resolve().name for path in paths)}"
     names = write_report(out, title, what_was_run(study), sections)
-    return Report(out / "index.html", against.title, headlines(study, against), missing(study, against), *names)
+    summary = [*said, *headlines(study, against)]
+    return Report(out / "index.html", against.title, summary, missing(study, against), *names)
 
 
-def make_regret_report(
-    paths: Sequence[Path], out: Path, *, title: str | None = None, progress: Progress = lambda *_: None
-) -> Report:
-    """The same for several studies on different corpora: how far each schedule is behind the best of every corpus.
+FACTS = ("missing", "costs", "making")
+"""Sections that say what was done, not what came out."""
 
-    Each path is one study. It takes schedules that all of them have.
-    """
-    check_folder(out, "--out")
-    if len(paths) < 2:
-        raise ValueError("regret is over several corpora; give the folder of a suite for each")
-    studies = {path.resolve().name: read_study([path], progress) for path in paths}
-    if len(studies) < len(paths):
-        raise ValueError(f"two of {', '.join(map(str, paths))} have the same name; rename one folder")
-    tables = regret_tables(studies)
-    if not tables:
-        raise ValueError(f"no schedule has finished runs of common seeds in all of {', '.join(studies)}")
-    title = title or f"Regret over {', '.join(studies)}"
-    about = " ".join(f"{name}: {what_was_run(study)}" for name, study in studies.items())
-    sections = [Section("regret", "Regret", [MADE_BY], tables=tables)]
-    names = write_report(out, title, about, sections)
-    return Report(out / "index.html", "the best schedule of each corpus", [], [], *names)
+
+def exploratory(sections: Sequence[Section]) -> list[Section]:
+    """All that show results, marked as not planned."""
+    return [found if found.name in FACTS else replace(found, exploratory=True) for found in sections]
+
+
+def planned_section(
+    plan: WrittenPlan, studies: Mapping[str, Study], results: Sequence[PlannedResult], *, several: bool = False
+) -> Section:
+    """The planned contrasts, first on every page of a study that has a plan."""
+    tables = [planned_table(results, studies, several=several)]
+    points = plan_points(plan.plan, studies)
+    return Section("planned", "Planned contrasts", plan_sentences(plan, studies, results), points, tables=tables)
 
 
 def make_sections(study: Study, baseline: Row, progress: Progress = lambda *_: None) -> list[Section]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.files import damaged, open_atomically, read_json
+from rota.plan import PLAN
 from rota.runs import REMEDY, Run
 from rota.runs.run import RecordName
 
@@ -75,6 +76,11 @@ def suite_of(path: Path) -> dict[str, Any]:
     return {} if folder is None else _checked_suite(folder / SUITE)
 
 
+def corpora_of(path: Path) -> list[str]:
+    """The corpora of a suite that has several, which lie in folders of these names; else none."""
+    return list(_checked_suite(path / SUITE).get("corpora", [])) if is_suite(path) else []
+
+
 def _checked_suite(path: Path) -> dict[str, Any]:
     suite = read_json(path, remedy=RESTORE)
     rows, seeds = suite.get("rows", []), suite.get("seeds", [])
@@ -82,6 +88,9 @@ def _checked_suite(path: Path) -> dict[str, Any]:
         raise damaged(path, f"rows is {_shown(rows)}, not a list of rows with names", RESTORE)
     if not (isinstance(seeds, list) and all(isinstance(seed, int) for seed in seeds)):
         raise damaged(path, f"seeds is {_shown(seeds)}, not a list of whole numbers", RESTORE)
+    corpora = suite.get("corpora", [])
+    if not (isinstance(corpora, list) and all(isinstance(name, str) for name in corpora)):
+        raise damaged(path, f"corpora is {_shown(corpora)}, not a list of names", RESTORE)
     return suite
 
 
@@ -111,9 +120,14 @@ def copy_records(path: Path, out: Path, progress: Progress = lambda *_: None) ->
     """
     check_target([path], out)
     path = path.resolve()
+    corpora = corpora_of(path)
+    if corpora:
+        written = sum(_copy(path / name, out / name) for name in (SUITE, PLAN))
+        there = [corpus for corpus in corpora if (path / corpus).is_dir()]
+        return written + sum(copy_records(path / corpus, out / corpus, progress) for corpus in there)
     folders = run_folders(path)
     root = suite_folder(path) or (path.parent if path in folders else path)
-    written = _copy(root / SUITE, out / SUITE)
+    written = sum(_copy(root / name, out / name) for name in (SUITE, PLAN))
     for done, folder in enumerate(folders, start=1):
         written += _copy_run(Run(folder), Run(out / folder.relative_to(root)))
         progress(f"copying {path.name}", done, len(folders))

@@ -47,9 +47,16 @@ MADE_BY = "Made by rota report from run records alone."
 """Stands on every page, so that a folder with one is known to be a report's own."""
 
 
+EXPLORATORY = "exploratory"
+"""Stands beside the title of a section that the plan of a study does not cover."""
+
+
 @dataclass(frozen=True)
 class Section:
-    """A part of the report. ``commands`` are lines to copy into a shell."""
+    """A part of the report. ``commands`` are lines to copy into a shell, ``links`` names and folders of other pages.
+
+    ``exploratory``: in a study with a plan, what the plan does not name.
+    """
 
     name: str
     title: str
@@ -58,10 +65,12 @@ class Section:
     commands: Sequence[str] = ()
     pictures: Sequence[Picture] = ()
     tables: Sequence[Table] = field(default_factory=list)
+    links: Sequence[tuple[str, str]] = ()
+    exploratory: bool = False
 
     @property
     def empty(self) -> bool:
-        return not (self.sentences or self.points or self.commands or self.pictures or self.tables)
+        return not (self.sentences or self.points or self.commands or self.pictures or self.tables or self.links)
 
 
 def make_page(title: str, about: str, sections: Sequence[Section]) -> str:
@@ -86,10 +95,16 @@ def page_style() -> str:
 
 
 def _section(section: Section) -> str:
-    parts = [f'<section id="{section.name}">', _heading(2, section.name, section.title)]
+    mark = f' <span class="mark">{EXPLORATORY}</span>' if section.exploratory else ""
+    parts = [f'<section id="{section.name}">', _heading(2, section.name, section.title, mark)]
     notes = dict.fromkeys(table.note for table in section.tables if table.note)
     parts += [f"<p>{_words(sentence)}</p>" for sentence in (*section.sentences, *notes)]
     parts += [f"<p><code>{html.escape(command)}</code></p>" for command in section.commands]
+    if section.links:
+        links = (
+            f'<li><a href="{html.escape(path)}/index.html">{_words(name)}</a></li>' for name, path in section.links
+        )
+        parts.append("<ul>" + "\n".join(links) + "</ul>")
     if section.pictures:
         parts.append('<div class="figures">' + "\n".join(map(_figure, section.pictures)) + "</div>")
     if section.points:
@@ -103,8 +118,8 @@ def _words(text: str) -> str:
     return html.escape(text).replace(" %", "&nbsp;%")
 
 
-def _heading(level: int, anchor: str, title: str) -> str:
-    return f'<h{level}><a href="#{anchor}">{html.escape(title)}</a></h{level}>'
+def _heading(level: int, anchor: str, title: str, mark: str = "") -> str:
+    return f'<h{level}><a href="#{anchor}">{html.escape(title)}</a>{mark}</h{level}>'
 
 
 def _figure(picture: Picture) -> str:
@@ -129,7 +144,10 @@ def make_markdown(title: str, about: str, sections: Sequence[Section]) -> str:
     for section in sections:
         if section.empty:
             continue
-        parts += [f"## {section.title}", *section.sentences]
+        mark = f" ({EXPLORATORY})" if section.exploratory else ""
+        parts += [f"## {section.title}{mark}", *section.sentences]
+        if section.links:
+            parts.append("\n".join(f"- [{name}]({path}/report.md)" for name, path in section.links))
         if section.commands:
             parts.append("```bash\n" + "\n".join(section.commands) + "\n```")
         parts += [

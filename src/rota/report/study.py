@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -194,6 +195,12 @@ class Study:
 
 
 MAIN_TABLES = ("main", "control", "other")
+
+
+def short_labels(study: Study) -> dict[str, str]:
+    """Names of rows for small places: the label, and the warm-up where two rows have the same label."""
+    labels = Counter(row.label for row in study.rows.values())
+    return {name: row.label if labels[row.label] == 1 else row.short for name, row in study.rows.items()}
 
 
 def read_study(paths: Sequence[Path], progress: Progress = lambda *_: None) -> Study:

@@ -111,7 +111,7 @@ class Checkpoints:
             tree = {name: write_arrays(part.state_dict(), name, partial) for name, part in parts.items()}
             (partial / TREE).write_text(json.dumps(tree), encoding="utf-8")
             files = {path.name: sha256_of(path) for path in sorted(partial.iterdir())}
-            _write_manifest(partial, step, files, complete=True)
+            write_manifest(partial, step, files, complete=True)
         self.drop(drop)
         self._thin()
         return final
@@ -146,7 +146,7 @@ class Checkpoints:
         complete = [checkpoint for checkpoint in self.list() if checkpoint.complete]
         for checkpoint in complete[: -self.keep]:
             files = {name: checksum for name, checksum in _files(checkpoint.folder).items() if name != MOMENTS}
-            _write_manifest(checkpoint.folder, checkpoint.step, files, complete=False)
+            write_manifest(checkpoint.folder, checkpoint.step, files, complete=False)
             (checkpoint.folder / MOMENTS).unlink(missing_ok=True)
 
     def find(self, step: int | None = None) -> Checkpoint:
@@ -206,6 +206,6 @@ def _inspect(folder: Path) -> Checkpoint | None:
     return Checkpoint(manifest["step"], folder, manifest["complete"])
 
 
-def _write_manifest(folder: Path, step: int, files: Mapping[str, str], *, complete: bool) -> None:
+def write_manifest(folder: Path, step: int, files: Mapping[str, str], *, complete: bool) -> None:
     manifest = {"format": FORMAT, "step": step, "complete": complete, "files": files}
     write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1))

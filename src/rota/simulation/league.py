@@ -12,7 +12,6 @@ from typing import Final
 
 import numpy as np
 
-from rota.config import teacher_config
 from rota.measures import Estimate
 from rota.simulation.simulate import best_mixture, fixed_mixture, simulate_config
 from rota.simulation.worlds import World, make_world
@@ -64,8 +63,8 @@ def written(gain: Estimate | None) -> str:
     return f"**{text}**" if abs(gain.value) > 2 * gain.error and value else text
 
 
-def entrants() -> tuple[dict[str, TeacherConfig], dict[str, str]]:
-    """Every teacher of the registry with the settings for a short run, and those that cannot play here, with why."""
+def entrants(make: Callable[[str], TeacherConfig]) -> tuple[dict[str, TeacherConfig], dict[str, str]]:
+    """Every teacher of the registry, as ``make`` makes it of its name, and those that cannot play here, with why."""
     playing: dict[str, TeacherConfig] = {}
     left_out: dict[str, str] = {}
     for name, kind in TEACHERS.items():
@@ -74,7 +73,7 @@ def entrants() -> tuple[dict[str, TeacherConfig], dict[str, str]]:
             left_out[name] = f"needs {', '.join(needed)}"
             continue
         try:
-            config = teacher_config(name)
+            config = make(name)
             simulate_config(config, make_world("useless", 200), 200)
         except ValueError as error:
             left_out[name] = str(error)

@@ -203,6 +203,22 @@ class TeacherConfig(Settings, ABC):
         """The arms of the warm-up; the shuffled baseline has mixed batches here too."""
         return classroom.select(languages)
 
+    def stem(self, steps: int) -> dict[str, Any] | None:
+        """The teacher, as a config writes it, that trains as this one does until the warm-up ends.
+
+        ``steps``: of the whole run. Runs that have the same one may begin from one checkpoint. None for a teacher
+        without a warm-up, and for one that is told of it or decides before it: such a run is its own from the start.
+        """
+        if self.warmup is None or self.warmup.inform != "none":
+            return None
+        if type(self).warmup_arms is not TeacherConfig.warmup_arms:  # it draws from arms of its own
+            return self.model_dump(mode="json")
+        shared = self.model_dump(mode="json", include={"warmup", "decide_every"})
+        observe = self.observes_every(steps)
+        if observe is not None and self.warmup.until.steps(steps) % observe == 0:
+            observe = None  # an observation ends where the warm-up does, so it does not matter how many there were
+        return {"name": "uniform", **shared, "observe_every": observe}
+
     def restarts_learning_rate_at(self, classroom: Classroom) -> int | None:  # noqa: ARG002 - most do not
         """The step after which the student's learning rate begins again, as in a new run; None: it does not."""
         return None

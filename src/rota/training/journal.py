@@ -94,6 +94,10 @@ class Journal:
         self.timings.write({**entry, "phases": phases})
         self._seconds, self._mark = {}, (wall, cpu)
 
+    @property
+    def paths(self) -> list[Path]:
+        return [record.path for record in self._records]
+
     def flush(self) -> None:
         for record in self._records:
             record.flush()

@@ -69,6 +69,8 @@ class Loop:
             if self.step % self.checkpoint_every == 0 or self.step == self.steps:
                 self.save()
         if self.step % self.checkpoint_every and self.step != self.steps:
+            if self.step % self.validate_every:
+                self.journal.timing(self.step)  # else the time since the last validation would not be counted
             self.save()
 
     def _decide(self) -> Decision:

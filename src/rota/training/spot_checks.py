@@ -42,6 +42,26 @@ class SpotCheck(NamedTuple):
         estimates = {name: dict(getattr(self, name)) for name in ("source_gain", "train_loss", "dev_source_gain")}
         return {**estimates, "epochs": {arm: round(epochs, 3) for arm, epochs in self.epochs.items()}}
 
+    @classmethod
+    def from_entry(
+        cls,
+        entry: Mapping[str, Any],
+        dev_loss: Mapping[Arm, float],
+        seen: Mapping[Arm, int],
+        sizes: Mapping[Arm, int],
+    ) -> SpotCheck:
+        """The check that wrote an entry.
+
+        ``dev_loss`` is the calibrated one of the validation at its step, ``seen`` are the tokens then, and ``sizes``
+        the training tokens of every arm.
+        """
+        gain, loss, dev_gain = (
+            {arm: Estimate(*pair) for arm, pair in entry[name].items()}
+            for name in ("source_gain", "train_loss", "dev_source_gain")
+        )
+        epochs = {arm: seen.get(arm, 0) / size for arm, size in sizes.items()}
+        return cls(gain, loss, dev_gain, dict(dev_loss), {arm: seen.get(arm, 0) for arm in sizes}, epochs)
+
 
 class SpotChecks:
     """``tokens`` are the target tokens that the run trains on between two validations."""

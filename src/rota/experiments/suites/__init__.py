@@ -1,38 +1,34 @@
 """The built-in suites by name, and how to take one to another corpus or another size.
 
 ``paper`` has every row of the paper's tables, each value with its place; ``laptop`` runs them scaled down; ``order``
-trains on the same updates in different orders. A suite is data (:class:`rota.experiments.suite.Suite`); ``open_suite``
-finds one by name or in a YAML file and changes its corpus or size before ``jobs.plan`` makes runs of it.
+trains on the same updates in different orders; ``example`` is a small planned comparison. A suite is data
+(:class:`rota.experiments.suite.Suite`); ``open_suite`` finds one by name or in a YAML file and changes its corpus or
+size before ``jobs.plan`` makes runs of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from rota.config import read_yaml
-from rota.experiments.scale import Scale, Values
+from rota.experiments.corpora import CORPORA, find_corpus
+from rota.experiments.scale import Scale
 from rota.experiments.suite import Suite, load_suite
-from rota.experiments.suites.laptop import CATALOGUES, controls, laptop
+from rota.experiments.suites.example import example
+from rota.experiments.suites.laptop import controls, laptop
 from rota.experiments.suites.order import order
 from rota.experiments.suites.paper import paper
-from rota.settings import ConfigError
+
+__all__ = ["CORPORA", "SUITES", "on_corpus", "open_suite", "resized"]
 
 SUITES: Final[dict[str, Callable[[], Suite]]] = {
     "laptop": laptop,
     "controls": controls,
     "order": order,
     "paper": paper,
+    "example": example,
 }
-
-CORPORA: Final[dict[str, Values]] = {
-    "catalogues": CATALOGUES,
-    "debian": {"corpus": "debian", "subwords": {"size": "8k"}},
-    "synthetic": {"corpus": "synthetic", "subwords": {"size": 1500}},
-    "ted8": {"corpus": "ted8", "subwords": {"size": "8k", "text": "tokenised"}},
-}
-"""The section ``data`` for each named corpus, with vocabularies for small models."""
 
 
 def open_suite(name: str, *, corpus: str | None = None, steps: int | None = None, tokens: int | None = None) -> Suite:
@@ -50,23 +46,17 @@ def _from_file(name: str) -> Suite:
 
 
 def on_corpus(suite: Suite, corpus: str) -> Suite:
-    """The suite on a named corpus, or on the section ``data`` of a YAML file; it gets a name of its own."""
+    """The suite on a named corpus, or on the section ``data`` of a YAML file; it gets a name of its own.
+
+    A suite that brings its own corpora stays as it is: the names are of some of these.
+    """
+    if suite.corpora:
+        suite.choose_corpora(corpus)
+        return suite
     if (suite.base.get("data") or {}).get("corpus") == corpus:
         return suite
-    if corpus in CORPORA:
-        data, name = CORPORA[corpus], corpus
-    elif corpus.endswith((".yaml", ".yml")) or Path(corpus).is_file():
-        data, name = _data_section(Path(corpus)), Path(corpus).stem
-    else:
-        raise ValueError(f"no corpus {corpus!r}; give {', '.join(CORPORA)}, or a YAML file with a section data")
+    name, data = find_corpus(corpus)
     return suite.model_copy(update={"name": f"{suite.name}-{name}", "base": suite.base | {"data": data}})
-
-
-def _data_section(path: Path) -> Values:
-    data: Any = read_yaml(path).get("data")
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path} has no section data, which --corpus takes; write for example data: {{corpus: ted8}}")
-    return data
 
 
 def resized(suite: Suite, steps: int | None, tokens: int | None) -> Suite:

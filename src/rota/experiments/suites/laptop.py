@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from rota.experiments.corpora import CATALOGUES
 from rota.experiments.scale import Scale, Values
 from rota.experiments.suite import Row, Suite
 from rota.experiments.suites.paper import CONTROLS, DQN_ABLATION, MAIN, TSCL_ABLATION, paper, temperature
@@ -17,8 +18,6 @@ Runs of one seed with peaks of 0.0013, 0.002, 0.003 and 0.006, in batches of 1,0
 
 # DQN decides every 2 updates and renews a fifth of its state, instead of every 10 updates with the whole of it.
 SIZE: Final = Scale(steps=1_500, tokens=750, peak=PEAK, more_decisions=5)
-
-CATALOGUES: Final[Values] = {"corpus": "catalogues", "subwords": {"size": "4k"}}
 
 # A checkpoint every 100 of 1,500 updates. With the paper's share, 2.7 % for each, more than twice as
 # many windows would be there to choose from, which takes more than twice the time.

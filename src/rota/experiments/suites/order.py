@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from rota.experiments.corpora import CATALOGUES
 from rota.experiments.suite import Row, Suite
-from rota.experiments.suites.laptop import CATALOGUES, SIZE, SMALL
+from rota.experiments.suites.laptop import SIZE, SMALL
 from rota.experiments.suites.paper import paper
 
 EPOCHS = 16

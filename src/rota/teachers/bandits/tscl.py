@@ -146,6 +146,10 @@ class TSCLConfig(TeacherConfig):
             return FirstVisits(teacher, [classroom.arms[0], *shuffled])
         return teacher
 
+    def stem(self, steps: int) -> dict[str, Any] | None:
+        """Visits before the warm-up are its own."""
+        return super().stem(steps) if self.first_visits in ("text", "after-warmup") else None
+
     @classmethod
     def short_run(cls) -> dict[str, Any]:
         return {"warmup": "10.7%"}  # the paper's 16k of 150k steps
