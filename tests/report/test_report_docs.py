@@ -10,7 +10,8 @@ from made_runs import SIZES, everywhere, make_run, make_suite, write_json
 from matplotlib.figure import Figure
 
 from rota.experiments.suites.paper import paper
-from rota.report.assemble import make_regret_report, make_report
+from rota.report.assemble import make_report
+from rota.report.several import make_regret_report
 
 EMPTY = {"png": b"", "svg": "<svg></svg>"}
 DOCS = Path(__file__).parents[2] / "docs"
@@ -129,10 +130,15 @@ def test_the_command_for_the_tables_of_settings_runs_all_their_rows():
     assert wanted | {"tscl", "dqn"} <= set(paper().choose(rows))
 
 
+OTHER_RUNS = ("planned", "who-helps-whom-*")
+"""Made for suites with a plan and for runs of align alone, which test_planned.py and test_helping.py have."""
+
+
 @pytest.mark.parametrize("heading", ["Tables", "Figures"])
 def test_the_page_on_reports_names_all_that_is_made_and_nothing_else(names, heading):
     rows = [line.split("|")[1] for line in section(doc("report.md"), heading).splitlines() if line.startswith("| `")]
     patterns = [name for cell in rows for name in re.findall(r"`([^`]+)`", cell)]
     made = {Path(name).name.removesuffix(".png") for name in names if name.startswith(f"{heading.lower()}/")}
-    assert [pattern for pattern in patterns if not any(fnmatch(name, pattern) for name in made)] == []
+    unmade = [pattern for pattern in patterns if not any(fnmatch(name, pattern) for name in made)]
+    assert set(unmade) <= set(OTHER_RUNS)
     assert [name for name in made if not any(fnmatch(name, pattern) for pattern in patterns)] == []

@@ -63,7 +63,7 @@ def test_with_many_arms_the_floor_is_half_of_the_uniform_share():
     assert floored(np.array([1.0, 0.0]), 0.01).tolist() == pytest.approx([0.99, 0.01])
 
 
-@given(st.lists(st.floats(-3, 3), min_size=3, max_size=3), st.floats(0.01, 0.3))
+@given(st.lists(st.integers(-30, 30).map(lambda tenths: tenths / 10), min_size=3, max_size=3), st.floats(0.01, 0.3))
 def test_the_chi_square_ball_is_filled_unless_the_least_ratio_forbids_it(values, rho):
     prior = np.array([0.2, 0.3, 0.5])
     rule = ChiSquare(prior, 10, rho=rho, least_ratio=0.0)
