@@ -320,3 +320,44 @@ def test_a_learning_teacher_recovers_when_the_productive_language_changes(config
     result = simulate_config(config, small("switch"), STEPS, seed=seed)
     assert left_share(result, 0.25, 0.5) > 0.85
     assert left_share(result, 0.8, 1.0) < 0.25
+
+
+OLD = DQNConfig(
+    variant="paper", warmup="10%", epsilon_steps="30%", replay_minimum=20, replay_batch=20, groups=2, hidden=(32,)
+)
+
+
+def test_what_a_forgetting_student_keeps_of_fixed_shares_is_the_sum_of_what_is_left_of_each_update():
+    world = make_world("forgetting", 200)
+    student = ScriptedStudent(world, np.random.default_rng(1))
+    for _ in range(200):
+        student.update("north")
+    only = world.final_losses(np.array([[1.0, 0.0, 0.0, 0.0]]), 200)[0]
+    assert student.losses() == pytest.approx(only)
+    assert (1 - world.forget) ** 20 == pytest.approx(0.5), "half is left after a tenth of the run"
+
+
+def test_an_unguarded_dqn_with_the_papers_tau_collapses_in_the_forgetting_world_and_says_so():
+    world = make_world("forgetting", 1_500)
+    alone, guarded = (simulate_config(OLD, world, 1_500, guard=guard) for guard in (False, True))
+    uniform = fixed_mixture(world, dict.fromkeys(world.arms, 1.0), 1_500)
+    assert alone.macro_loss > uniform.macro_loss + 0.3
+    assert any("of the tokens of the last 150 updates" in alarm for alarm in alone.alarms)
+    assert guarded.macro_loss < alone.macro_loss - 0.1
+    assert any("(why: guard)" in alarm for alarm in guarded.alarms)
+
+
+def test_the_command_shows_a_collapse(rota):
+    options = [
+        "variant=paper",
+        "warmup=10%",
+        "epsilon_steps=30%",
+        "replay_minimum=20",
+        "replay_batch=20",
+        "hidden=[32]",
+    ]
+    sets = [part for option in options for part in ("--set", option)]
+    code, output, _ = rota("simulate", "dqn", "--world", "forgetting", "--steps", 1500, *sets)
+    assert code == 0
+    assert "dqn, step" in output
+    assert "guard" not in output

@@ -40,6 +40,7 @@ class World:
     epochs: float = 50.0  # own epochs that do no harm
     overfit: float = 0.0  # added loss for each factor of e in epochs beyond those
     noise: float = 0.0  # standard deviation of each measured loss, and of each measured effect of an update
+    forget: float = 0.0  # share of what was learned that each update takes away, of every language
     switch: int | None = None  # the step from which ``transfer_after`` holds
     transfer_after: FloatArray | None = None
     sources: Mapping[Arm, Arm] = field(default_factory=dict)  # arms that have the dev set of another language
@@ -114,6 +115,9 @@ class World:
 
     def final_losses(self, shares_NK: FloatArray, steps: int) -> FloatArray:
         """Dev losses (N, K) after ``steps`` updates in fixed shares, which sum to one in each row."""
+        if self.forget:
+            lasting = (1 - (1 - self.forget) ** steps) / self.forget  # sum of what is left of each update
+            return self.losses(lasting * (shares_NK @ self.transfer), shares_NK * steps)
         before = steps if self.switch is None else min(self.switch, steps)
         after = self.transfer_at(steps)
         exposure_NK = shares_NK @ (before * self.transfer + (steps - before) * after)
@@ -139,7 +143,8 @@ class ScriptedStudent:
         index = self._index[arm]
         matching = self.world.aligned.get(arm, 1.0)
         loss = matching * float(self.losses()[index]) + (1 - matching) * GUESSING
-        self._exposure = self._exposure + self.world.transfer_at(self.step)[index]
+        kept = 1 - self.world.forget
+        self._exposure = kept * self._exposure + self.world.transfer_at(self.step)[index]
         self._updates[index] += 1
         self.step += 1
         return loss
@@ -257,6 +262,24 @@ def repeated(steps: int) -> World:
     return replace(transfer(steps), epochs=60.0, overfit=0.6, noise=0.02)
 
 
+def forgetting(steps: int) -> World:
+    """Four languages that help each other little; what is not trained on is forgotten, and losses are noisy.
+
+    Everything that was learned halves in a tenth of the run. A teacher that stays with one language loses the others.
+    """
+    return World(
+        dict.fromkeys(("north", "east", "south", "west"), steps),
+        low_resource=(),
+        floor=np.full(4, 1.0),
+        scale=np.full(4, 5.0),
+        half=np.full(4, steps / 100),
+        power=np.ones(4),
+        transfer=np.eye(4) * 0.9 + 0.1,
+        noise=0.02,
+        forget=1 - 0.5 ** (10 / steps),
+    )
+
+
 WORLDS: dict[str, Callable[[int], World]] = {
     "stationary": stationary,
     "switch": switch,
@@ -264,6 +287,7 @@ WORLDS: dict[str, Callable[[int], World]] = {
     "noisy": noisy,
     "useless": useless,
     "repeated": repeated,
+    "forgetting": forgetting,
 }
 """The worlds of ``rota simulate``, each made for a number of steps."""
 
