@@ -160,3 +160,11 @@ def test_our_driver_counts_every_target_token_once(data, tmp_path):
     subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     (update,) = map(json.loads, out.read_text().splitlines())
     assert update["tokens"] == update["positions"] == tokens
+
+
+@pytest.mark.parametrize("name", ["exp3-s", "odm", "loss-softmax", "multidds-s", "multiuat", "pike"])
+def test_what_a_preset_measures_is_in_its_time_and_in_its_prediction(data, name):
+    """One of each kind of measure."""
+    rows = found(Piece("teachers", "tiny", 100, 400, 1, 1, name, str(data)))
+    assert 0 < rows["share of the run, decisions and observations"].value < 100
+    assert (rows["predicted from operations"].value > 0) == (name != "odm"), "training losses cost nothing"
