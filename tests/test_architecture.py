@@ -33,15 +33,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "export": LEAVES | {"runs", "data", "student", "evaluation"},
     "simulation": LEAVES | {"teachers", "training"},
     "testing": LEAVES | {"runs", "teachers", "training"},
-    "report": {
-        "types",
-        "settings",
-        "files",
-        "runs",
-        "statistics",
-        "plan",
-        "goal",
-    },  # files only: it never loads a model
+    "hf": LEAVES | {"runs", "student", "teachers", "training"},
+    # Files only: it never loads a model.
+    "report": {"types", "settings", "files", "runs", "statistics", "plan", "goal"},
     "config": BELOW_CONFIG,
     "mistakes": BELOW_CONFIG | {"config"},
     "api": BELOW_CONFIG | {"config", "mistakes"},

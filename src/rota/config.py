@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer, model_validator
 
@@ -28,8 +28,8 @@ from rota.settings import (
     without_earlier,
 )
 from rota.student.config import StudentConfig
-from rota.teachers import TEACHERS, AnyTeacherConfig, TeacherConfig
-from rota.teachers.lookup import find_kind
+from rota.teachers import AnyTeacherConfig, TeacherConfig
+from rota.teachers.base import EXACT
 from rota.teachers.static import UniformConfig
 from rota.training.config import TrainingConfig
 from rota.yaml_text import DEEPEST, YAMLMistakeError, parse_yaml
@@ -83,6 +83,12 @@ class RunConfig(Settings):
     def _goal_where_there_is_one(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return where_used(self, write(self), "goal")
 
+    @model_validator(mode="after")
+    def _fit_teacher(self) -> Self:
+        """What is not written of a learned teacher follows from the length of the run."""
+        object.__setattr__(self, "teacher", self.teacher.fitted(self.training.steps, self.training.tokens))
+        return self
+
     @property
     def data_folder(self) -> Path:
         return self.data.folder or Path("prepared") / self.name
@@ -134,7 +140,18 @@ def as_begun(config: RunConfig, dumped: Mapping[str, Any]) -> RunConfig:
         new = name in type(part).model_fields and name not in dumped.get(section, {})
         if new and name not in part.model_fields_set:
             changed[section] = part.model_copy(update={name: value})
+    teacher = changed.get("teacher", config.teacher)
+    changed["teacher"] = _teacher_as_begun(teacher, dumped.get("teacher", {}))
     return config.model_copy(update=changed)
+
+
+def _teacher_as_begun(teacher: Settings, dumped: Mapping[str, Any]) -> Settings:
+    """Before settings followed the length of a run, those of a learned teacher were the paper's unless written."""
+    exact = "variant" in type(teacher).model_fields and "variant" not in teacher.model_fields_set
+    if not exact or dumped.get("variant") not in EXACT or dumped.get("name") != getattr(teacher, "name", None):
+        return teacher
+    written = {name: getattr(teacher, name) for name in teacher.model_fields_set}
+    return type(teacher).model_validate({**written, "variant": dumped["variant"]})
 
 
 def overridden(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
@@ -153,24 +170,15 @@ def _is_right(values: dict[str, Any]) -> bool:
     return True
 
 
-def teacher_config(name: str, overrides: Sequence[str] = ()) -> TeacherConfig:
-    """A teacher alone, for short runs."""
-    values = short_run(name)
+def teacher_config(name: str, overrides: Sequence[str] = (), *, steps: int, tokens: int = 8_000) -> TeacherConfig:
+    """A teacher alone, with settings that follow from the length of a run."""
+    values: dict[str, Any] = {"name": name}
     for override in overrides:
         apply_override(values, override)
     try:
-        return Teaching.model_validate({"teacher": values}).teacher
+        return Teaching.model_validate({"teacher": values}).teacher.fitted(steps, tokens)
     except ValidationError as error:
         raise ConfigError(f"{name}: {explain(error, Teaching)}") from None
-
-
-def short_run(name: str) -> dict[str, Any]:
-    """The settings of a named teacher for a run that is much shorter than the paper's."""
-    try:
-        kind = find_kind(name, TEACHERS)
-    except ValueError:
-        return {"name": name}  # checking it says what is wrong with the name
-    return {"name": name, **kind.short_run()}
 
 
 class Teaching(Settings):

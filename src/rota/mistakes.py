@@ -21,16 +21,24 @@ def check_before_preparing(config: RunConfig, run: Path, team: Team) -> None:
     """All of them, for the run in the folder ``run`` that ``team`` is about to train."""
     from rota.student.hardware import check_machine
 
-    check_durations(config)
+    check_durations(config, begun=Run(run).exists)
     check_goal(config)
     check_machine(config.student)
     check_sharing(config, run, team)
 
 
-def check_durations(config: RunConfig) -> None:
-    """Warm-ups and phases that outlast a run are nearly always settings of a longer one."""
+def check_durations(config: RunConfig, *, begun: bool = False) -> None:
+    """Warm-ups and phases that outlast a run are nearly always settings of a longer one.
+
+    A run that has begun may go on with a teacher that would be refused today; it is said all the same.
+    """
     steps = config.training.steps
-    config.teacher.check(steps)
+    try:
+        config.teacher.check(steps)
+    except ConfigError as mistake:
+        if not begun:
+            raise
+        logger.warning("%s", mistake)
     restart = config.student.learning_rate.restart
     if restart is not None and not 0 < restart.steps(steps) < steps:
         comes = f"student.learning_rate.restart is step {restart.steps(steps):,} and the run has {steps:,}"

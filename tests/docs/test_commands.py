@@ -31,7 +31,7 @@ def fits(parameter, default):
     """A value stands in code; where the program has none, words say what happens."""
     if parameter.required:
         return default == "required"
-    if getattr(parameter, "is_flag", False):
+    if getattr(parameter, "is_flag", False) and parameter.default is not None:
         return default == "off"
     if parameter.default is None:
         return bool(default) and not default.startswith("`")

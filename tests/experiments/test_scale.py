@@ -75,7 +75,7 @@ def test_durations_of_teachers_inside_a_teacher_follow_too():
 
 def test_a_dqn_without_a_decision_to_scale_says_what_to_change():
     values = {"data": {"corpus": "synthetic"}, "training": {"steps": 100}}
-    values["teacher"] = {"name": "dqn", "warmup": 95}
+    values["teacher"] = {"name": "dqn", "variant": "paper", "warmup": 95, "learn": False}
     message = r"teacher.warmup leaves 5 of 100 steps and DQN decides every 10: .*; shorten teacher.warmup, .* or lower"
     with pytest.raises(ConfigError, match=message):
         scaled(values, Scale(steps=50))
@@ -112,19 +112,67 @@ def test_tau_moves_the_target_as_far_in_the_same_share_of_a_run():
     assert same_fraction(0.5, 30, 10) == pytest.approx(0.875)
 
 
-def test_gamma_stays():
-    assert small("dqn")["teacher"]["gamma"] == 0.99
-    assert small("dqn-gamma-0.01")["teacher"]["gamma"] == 0.01
+def test_gamma_discounts_as_much_over_the_same_share_of_a_run():
+    # 670 decisions instead of 13,400: one counts for 20.
+    assert small("dqn")["teacher"]["gamma"] == pytest.approx(0.99**20)  # 0.818
+    assert small("dqn", Scale(steps=1_500))["teacher"]["gamma"] == pytest.approx(0.99**100)  # 134 decisions: 0.366
+    assert small("dqn-gamma-0.5")["teacher"]["gamma"] == pytest.approx(0.5**20)
+    assert small("dqn-gamma-0")["teacher"]["gamma"] == 0
 
 
-def test_tscl_decides_as_often_as_before():
-    assert small("tscl")["teacher"]["decide_every"] == 1
+def test_epsilon_keeps_a_larger_floor_and_rewards_are_scaled_in_a_short_run():
+    teacher = small("dqn", Scale(steps=1_500))["teacher"]
+    assert teacher["epsilon_floor"] == pytest.approx(0.01 * 100**0.5)
+    assert teacher["reward_scale"] == "z-score"
+    assert small("dqn", Scale(steps=600))["teacher"]["epsilon_floor"] == 0.1, "and no more"
+    assert small("dqn", Scale(steps=150_000))["teacher"]["epsilon_floor"] == 0.01
+    assert small("dqn", Scale(steps=150_000))["teacher"]["reward_scale"] == "none"
+
+
+def test_tscl_chooses_every_ten_updates_in_a_short_run():
+    assert small("tscl")["teacher"]["decide_every"] == 10
     assert small("tscl-n-10")["teacher"]["decide_every"] == 10
+    assert small("tscl", Scale(steps=150_000))["teacher"]["decide_every"] == 1
 
 
-def test_a_reward_batch_is_one_training_batch():
-    assert small("tscl")["teacher"]["reward_tokens"] == 1_000
-    assert small("dqn")["teacher"]["reward_tokens"] == 1_000
+def test_tscl_smooths_less_where_it_chooses_less_often_and_has_no_optimistic_start():
+    # (1,500 - 160) / 10 = 134 choices: more than 9 times fewer than 1,340, so three times the alpha.
+    teacher = small("tscl")["teacher"]
+    assert teacher["alpha"] == pytest.approx(0.3)
+    assert teacher["first_reward"] == "untried"
+    assert small("tscl-alpha-0.3")["teacher"]["alpha"] == pytest.approx(0.9)
+    # (7,500 - 800) / 10 = 670 choices, half of 1,340.
+    assert small("tscl", Scale(steps=7_500))["teacher"]["alpha"] == pytest.approx(0.1 * 2**0.5)
+    assert small("tscl", Scale(steps=37_500))["teacher"]["alpha"] == 0.1
+
+
+def test_a_short_run_has_shorter_blocks_so_that_eighty_choices_are_left():
+    # 600 - 64 = 536 updates after the warm-up: six for each of eighty choices, and some more.
+    assert small("dqn", Scale(steps=600))["teacher"]["decide_every"] == 6
+    assert small("tscl", Scale(steps=600))["teacher"]["decide_every"] == 6
+    assert small("dqn", Scale(steps=60))["teacher"]["decide_every"] == 1
+
+
+def test_a_suite_can_have_all_rows_choose_equally_often():
+    size = Scale(steps=600, decide_every=10)
+    for row in ("uniform", "proportional-warmup", "shuffled", "tscl", "dqn", "replay-exact"):
+        assert small(row, size)["teacher"]["decide_every"] == 10
+
+
+def test_a_reward_batch_has_four_training_batches_at_most_or_what_the_suite_says():
+    for row in ("tscl", "dqn"):
+        assert small(row)["teacher"]["reward_tokens"] == 4_000
+        assert small(row, Scale(steps=1_500, tokens=5_000))["teacher"]["reward_tokens"] == 8_000, "no more than before"
+        assert small(row, Scale(steps=1_500, tokens=500, reward_tokens=8_000))["teacher"]["reward_tokens"] == 8_000
+
+
+def test_the_state_of_dqn_shrinks_with_the_batch():
+    # 250 sentences of a language for 8,000 tokens, so 31 for 1,000: in groups of 5 instead of 10, 6 groups.
+    teacher = small("dqn")["teacher"]
+    assert (teacher["groups"], teacher["group_sentences"]) == (6, 5)
+    few = small("dqn", Scale(steps=1_500, tokens=100))["teacher"]
+    assert (few["groups"], few["group_sentences"]) == (3, 5)
+    assert small("dqn", Scale(steps=1_500))["teacher"]["groups"] == 25
 
 
 def test_what_a_warm_up_is_besides_its_length_stays():

@@ -142,9 +142,9 @@ def test_records_of_several_studies_are_not_copied_onto_themselves(larger):
 
 
 def test_one_of_a_kind_is_said_in_the_singular(rota, tmp_path, monkeypatch):
-    from rota.report import several
+    from rota.report import assemble, several
 
-    made = several.Report(tmp_path / "index.html", "uniform", [], [], ["averages"], ["cost"])
+    made = assemble.Report(tmp_path / "index.html", "uniform", [], [], ["averages"], ["cost"])
     monkeypatch.setattr(several, "make_report", lambda *_, **__: made)
     _, output, _ = rota("report", tmp_path)
     assert output.startswith("1 table and 1 figure, compared with uniform: ")

@@ -47,7 +47,7 @@ def train(*, probed: bool) -> dict[str, Any]:
                     "entropies": student.uncertainty(dev, samples=2, seed=1).entropies.tolist(),
                     "average": student.losses(dev, weights="average").sums.tolist(),
                 }
-        found["projection"] = student.projection
+        found["projection"] = student.projection and student.projection[:2]
         found["weights"] = torch.cat([weight.flatten() for weight in student.network.parameters()]).tolist()
     return found
 

@@ -155,10 +155,12 @@ def test_the_noise_of_a_curve_is_that_of_its_points():
     assert noise_of(np.array([3.0, 2.5, 2.1, 1.8, 1.6])) == pytest.approx(0)  # a parabola has none
 
 
-def test_validations_above_the_best_are_counted_whatever_the_noise():
+def test_validations_since_the_last_clear_best_are_counted_whatever_the_noise():
     detector = RisingLoss()
-    validations(detector, [5.0, 4.0, 4.5, 4.02, 4.1, 4.2])
-    assert detector.above_best == 2
+    validations(detector, [5.0, 4.0, 4.5, 3.98, 4.1, 4.2])  # 3.98 is better by less than 0.03
+    assert detector.stalled == 4
+    validations(detector, [3.95], start=6)
+    assert detector.stalled == 0
 
 
 @given(

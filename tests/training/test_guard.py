@@ -12,7 +12,7 @@ from rota.teachers import Classroom
 from rota.testing import same_state
 from rota.training.alarms.guard import Guard, Guarded, prior, watch_over
 from rota.training.alarms.losses import RisingLoss
-from rota.training.alarms.shares import OneArm
+from rota.training.alarms.shares import NoUpdates, OneArm
 from rota.training.config import TrainingConfig
 from rota.training.journal import Journal
 from rota.training.loop import Loop
@@ -142,9 +142,8 @@ def test_a_checkpoint_from_before_there_was_a_guard_is_read():
 
 
 def test_the_state_of_the_teacher_lies_where_it_would_without_a_guard():
-    guarded = Guarded(
-        Stubborn(), Guard(OneArm(("az", "tr"), 50), RisingLoss()), CLASSROOM.sizes, np.random.default_rng()
-    )
+    guard = Guard(OneArm(("az", "tr"), 50), NoUpdates(("az", "tr"), 50), RisingLoss())
+    guarded = Guarded(Stubborn(), guard, CLASSROOM.sizes, np.random.default_rng())
     assert set(guarded.state_dict()) == {*Stubborn().state_dict(), "guard"}
 
 
@@ -155,27 +154,29 @@ def test_open_loop_schedules_have_no_guard():
 
 
 def test_a_rising_loss_alone_is_the_teachers_affair():
-    one_arm, rising = OneArm(("az", "tr"), 50), RisingLoss()
-    guard = Guard(one_arm, rising)
-    rising.rising, rising.above_best = True, 5
+    one_arm, never, rising = OneArm(("az", "tr"), 50), NoUpdates(("az", "tr"), 50), RisingLoss()
+    guard = Guard(one_arm, never, rising)
+    rising.rising, rising.stalled = True, 5
     assert list(guard.validated(10, {})) == []
-    rising.rising, rising.above_best, one_arm.arm = False, 3, "tr"
+    rising.rising, rising.stalled, one_arm.arm = False, 2, "tr"
     assert list(guard.validated(20, {})) == []
     assert not guard.on
 
 
 def test_it_stays_until_the_loss_is_back_even_if_more_than_one_arm_is_played():
-    one_arm, rising = OneArm(("az", "tr"), 50), RisingLoss()
-    guard = Guard(one_arm, rising)
-    rising.above_best, one_arm.arm = 4, "tr"
+    one_arm, never, rising = OneArm(("az", "tr"), 50), NoUpdates(("az", "tr"), 50), RisingLoss()
+    guard = Guard(one_arm, never, rising)
+    rising.stalled, one_arm.arm = 3, "tr"
     assert [alarm.kind for alarm in guard.validated(10, {})] == ["guard"]
     assert [guard.holds(step) for step in (9, 10, 11)] == [False, False, True]
     one_arm.arm = None
     assert list(guard.validated(20, {})) == []
     assert guard.holds(25)
-    rising.above_best = 0
+    rising.stalled = 0
     assert list(guard.validated(30, {})) == []
     assert [guard.holds(step) for step in (30, 31)] == [True, False]
+    rising.stalled, one_arm.arm = 1, "tr"
+    assert [alarm.kind for alarm in guard.validated(40, {})] == ["guard"], "the second time it waits no longer"
 
 
 def test_the_prior_is_temperature_5_with_half_the_uniform_share_for_everybody():
@@ -184,3 +185,11 @@ def test_the_prior_is_temperature_5_with_half_the_uniform_share_for_everybody():
     # 100 ** 5 to 1: shares of 100/101 and 1/101; the small one has its floor, the large one all the rest.
     assert prior({"az": 1, "tr": 100**5}) == pytest.approx({"az": 0.25, "tr": 0.75})
     assert prior({"az": 7}) == {"az": 1.0}
+
+
+def test_an_arm_without_any_update_is_a_collapse_too():
+    one_arm, never, rising = OneArm(("az", "tr"), 50), NoUpdates(("az", "tr"), 50), RisingLoss()
+    guard = Guard(one_arm, never, rising)
+    rising.stalled, never.arms_without = 3, ["az"]
+    [alarm] = guard.validated(10, {})
+    assert "the teacher trains not at all on az and the dev loss no longer falls" in alarm.text

@@ -9,7 +9,7 @@ from rota import api
 from rota.cli import views
 from rota.cli.runs import train_with_display
 from rota.cli.scores import evaluate_with_display
-from rota.config import RunConfig, parse_config, short_run
+from rota.config import RunConfig, parse_config
 from rota.data.corpora.gettext import CatalogueUnavailable
 from rota.data.store import Store
 from rota.evaluation.evaluate import Evaluation
@@ -48,7 +48,7 @@ def demo_config(corpus: str, teacher: str, folder: Path) -> RunConfig:
     _check_teacher(teacher)
     values = {name: dict(part) for name, part in CORPORA[corpus].items()}
     values["data"]["folder"] = str(folder / corpus / "data")
-    return parse_config({"name": teacher, "teacher": short_run(teacher), **values}, origin="rota demo")
+    return parse_config({"name": teacher, "teacher": teacher, **values}, origin="rota demo")
 
 
 def _check_teacher(name: str) -> None:

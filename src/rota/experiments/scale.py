@@ -38,6 +38,12 @@ class Scale(Settings):
     more_decisions: int = Field(
         1, ge=1, description="how many times as often DQN decides, with as small a part renewed"
     )
+    decide_every: int | None = Field(
+        None, ge=1, description="updates between two choices of every row; null: as each teacher's rule says"
+    )
+    reward_tokens: Count | None = Field(
+        None, ge=1, description="tokens of a reward batch; null: at most four training batches"
+    )
 
 
 def scaled(values: Values, scale: Scale) -> Values:
@@ -55,6 +61,8 @@ def scaled(values: Values, scale: Scale) -> Values:
         steps=scale.steps or full.training.steps,
         tokens=scale.tokens or full.training.tokens,
         more_decisions=scale.more_decisions,
+        decide_every=scale.decide_every,
+        reward_tokens=scale.reward_tokens,
     )
     training = {
         "steps": to.steps,

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from rota.simulation.worlds import ScriptedStudent, World
 from rota.teachers import TeacherConfig, build_teacher
+from rota.training.alarms import Alarm, Alarms
+from rota.training.alarms.guard import watch_over
 from rota.training.turns import Turns
 from rota.types import Arm, FloatArray, Teacher
 
 POINTS = 100
 """Points of the loss curves that a simulation keeps."""
+
+VALIDATIONS = 20
+"""How often it looks for alarms of the dev loss, as a run does by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +32,8 @@ class SimulationResult:
     losses: dict[Arm, list[float]]  # dev losses without noise, nats per token
     played: dict[Arm, list[int]]  # updates since the step before
     final_losses: dict[Arm, float]
-    macro_loss: float  # mean of the final losses
+    macro_loss: float  # mean of the final losses of the languages
+    alarms: list[str] = field(default_factory=list)  # what a run would have said meanwhile
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -36,8 +42,8 @@ class SimulationResult:
 class _Curves:
     """Losses and counts at some steps along the way."""
 
-    def __init__(self, arms: tuple[Arm, ...], losses: FloatArray) -> None:
-        self.arms, self.steps = arms, [0]
+    def __init__(self, world: World, losses: FloatArray) -> None:
+        self.world, self.arms, self.steps = world, world.arms, [0]
         self.losses, self.played = [losses], [Counter[Arm]()]
 
     def point(self, step: int, losses: FloatArray, played: Counter[Arm]) -> None:
@@ -56,7 +62,7 @@ class _Curves:
             losses={arm: [float(losses[i]) for losses in self.losses] for i, arm in enumerate(self.arms)},
             played={arm: [played[arm] for played in self.played] for arm in self.arms},
             final_losses={arm: float(loss) for arm, loss in zip(self.arms, final, strict=True)},
-            macro_loss=float(final.mean()),
+            macro_loss=float(self.world.macro(final)),
         )
 
 
@@ -68,31 +74,48 @@ def simulate(
     decide_every: int = 1,
     observe_every: int | None = None,
     rng: np.random.Generator | None = None,
+    alarms: Alarms | None = None,
 ) -> SimulationResult:
     """The training loop with a scripted student; ``rng`` is for the noise of its losses."""
+    alarms, raised = alarms or Alarms(), list[Alarm]()
     turns = Turns(teacher, decide_every=decide_every, observe_every=observe_every)
     student = ScriptedStudent(world, np.random.default_rng(0) if rng is None else rng)
-    curves = _Curves(world.arms, student.losses())
+    curves = _Curves(world, student.losses())
     since_point, every = Counter[Arm](), max(1, steps // POINTS)
     while student.step < steps:
-        arm = turns.decide(student.step).arm
-        turns.played(student.update(arm), {arm: 1})
+        decision = turns.decide(student.step)
+        arm, loss = decision.arm, student.update(decision.arm)
+        turns.played(loss, {arm: 1})
         since_point[arm] += 1
+        raised += alarms.updated(student.step, decision, loss, turns.seen)
         measures = turns.due(student.step)
         if measures is not None:
             scene = student.scene(turns.window())
-            turns.tell(student.step, {measure: measure.imagine(scene) for measure in measures})
+            rewards = turns.tell(student.step, {measure: measure.imagine(scene) for measure in measures})
+            raised += alarms.told(student.step, rewards, teacher)
+        if student.step % max(1, steps // VALIDATIONS) == 0:
+            raised += alarms.validated(student.step, dict(zip(world.arms, student.losses().tolist(), strict=True)))
         if student.step % every == 0 or student.step == steps:
             curves.point(student.step, student.losses(), since_point)
-    return curves.result()
+    return replace(curves.result(), alarms=[f"step {alarm.step:,}: {alarm.text}" for alarm in raised])
 
 
-def simulate_config(config: TeacherConfig, world: World, steps: int, *, seed: int = 1) -> SimulationResult:
-    """The teacher of a config, deciding and observing as often as it says."""
-    teacher_rng, noise_rng = np.random.default_rng(seed).spawn(2)
-    teacher = build_teacher(config, world.classroom(steps), teacher_rng)
+def simulate_config(
+    config: TeacherConfig, world: World, steps: int, *, seed: int = 1, guard: bool | None = None
+) -> SimulationResult:
+    """The teacher of a config, deciding and observing as often as it says; under the guard as in a run."""
+    teacher_rng, noise_rng, guard_rng = np.random.default_rng(seed).spawn(3)
+    classroom = world.classroom(steps)
     every, observe = config.decide_every, config.observes_every(steps)
-    return simulate(teacher, world, steps, decide_every=every, observe_every=observe, rng=noise_rng)
+    teacher, alarms = watch_over(
+        build_teacher(config, classroom, teacher_rng),
+        classroom,
+        listens=config.listens,
+        guard=config.guarded if guard is None else guard,
+        decide_every=every,
+        rng=guard_rng,
+    )
+    return simulate(teacher, world, steps, decide_every=every, observe_every=observe, rng=noise_rng, alarms=alarms)
 
 
 def fixed_mixture(world: World, shares: Mapping[Arm, float], steps: int) -> SimulationResult:
@@ -101,7 +124,7 @@ def fixed_mixture(world: World, shares: Mapping[Arm, float], steps: int) -> Simu
     if not row.sum() > 0:
         raise ValueError(f"the shares {dict(shares)} give nothing to {', '.join(world.arms)}; give one of them a share")
     row /= row.sum()
-    curves = _Curves(world.arms, world.final_losses(row, 0))
+    curves = _Curves(world, world.final_losses(row, 0))
     curves.point(steps, world.final_losses(row, steps), Counter())
     return replace(curves.result(), shares=dict(zip(world.arms, row.tolist(), strict=True)))
 
@@ -115,7 +138,7 @@ def best_mixture(world: World, steps: int, *, seed: int = 1, rounds: int = 40, t
     )
     best, lowest = candidates[0], np.inf
     for number in range(rounds):
-        macro = world.final_losses(candidates, steps).mean(axis=1)
+        macro = world.macro(world.final_losses(candidates, steps))
         if macro.min() < lowest:
             best, lowest = candidates[int(macro.argmin())], float(macro.min())
         spread = 0.5 * 0.85**number
@@ -126,10 +149,10 @@ def best_mixture(world: World, steps: int, *, seed: int = 1, rounds: int = 40, t
 
 
 def compare(
-    configs: Mapping[str, TeacherConfig], world: World, steps: int, *, seed: int = 1
+    configs: Mapping[str, TeacherConfig], world: World, steps: int, *, seed: int = 1, guard: bool | None = None
 ) -> dict[str, SimulationResult]:
     """Each teacher by its name, beside ``uniform mixture`` and ``best fixed mixture``."""
-    results = {name: simulate_config(config, world, steps, seed=seed) for name, config in configs.items()}
+    results = {name: simulate_config(config, world, steps, seed=seed, guard=guard) for name, config in configs.items()}
     results["uniform mixture"] = fixed_mixture(world, dict.fromkeys(world.arms, 1.0), steps)
     results["best fixed mixture"] = fixed_mixture(world, best_mixture(world, steps, seed=seed), steps)
     return results

@@ -21,7 +21,10 @@ from rota.types import Arm, Teacher
 Inform = Literal["none", "rewards", "all"]
 Languages = Literal["all", "high-resource", "low-resource"] | tuple[Arm, ...]
 LossKind = Literal["plain", "smoothed"]
-Variant = Literal["paper", "released"]
+Variant = Literal["scaled", "paper", "released"]
+
+PAPER_STEPS: Final = 150_000
+"""Updates of a run in the paper."""
 
 EXACT: Final = ("paper", "released")
 """Variants that repeat an experiment: no guard interferes."""
@@ -108,6 +111,10 @@ def _not_empty(arms: tuple[Arm, ...], group: str) -> tuple[Arm, ...]:
     return arms
 
 
+FEWEST: Final = 80
+"""Choices that a learned teacher should have in a run; shorter runs have shorter blocks of updates for a choice."""
+
+
 @dataclass(frozen=True, slots=True)
 class SizeChange:
     """A run in another size than the one that its teacher was configured for."""
@@ -116,10 +123,22 @@ class SizeChange:
     steps: int
     tokens: int  # target tokens of a batch in the new size
     more_decisions: int = 1  # how many times as often DQN decides, with as small a part of its state renewed
+    decide_every: int | None = None  # updates between two choices of every teacher; None: as its own rule says
+    reward_tokens: int | None = None  # of a reward batch; None: as its own rule says
 
     @property
     def share(self) -> float:
         return self.steps / self.steps_before
+
+    def block(self, decide_every: int, warmup: int) -> int:
+        """Updates between two choices in the new size: at most ``decide_every``, and ``FEWEST`` choices if possible."""
+        if self.decide_every is not None:
+            return self.decide_every
+        return max(1, min(decide_every, (self.steps - warmup) // FEWEST))
+
+    def rewarded(self, tokens: int) -> int:
+        """Tokens of a reward batch: at most those of four training batches, a tenth of the work of ten updates."""
+        return self.reward_tokens or min(tokens, 4 * self.tokens)
 
     def in_proportion(self, duration: Duration) -> int:
         """The same share of the run in the new size, in steps."""
@@ -235,10 +254,9 @@ class TeacherConfig(Settings, ABC):
         """Folders of other runs whose records the teacher needs: a suite trains those first."""
         return ()
 
-    @classmethod
-    def short_run(cls) -> dict[str, Any]:
-        """Settings for a run that is much shorter than the paper's, such as the demo's, as a config writes them."""
-        return {}
+    def fitted(self, steps: int, tokens: int) -> TeacherConfig:  # noqa: ARG002
+        """The config for a run of ``steps`` updates of ``tokens`` tokens: what was not written follows from these."""
+        return self
 
     def scaled(self, to: SizeChange) -> dict[str, Any]:
         """The settings that change with the size of the run, as a config writes them.
@@ -249,6 +267,8 @@ class TeacherConfig(Settings, ABC):
         changed = {name: value for name, value in now.items() if value != before[name]}
         if self.warmup is not None:
             changed["warmup"] = self.warmup.model_dump(mode="json") | {"until": to.in_proportion(self.warmup.until)}
+        if to.decide_every is not None:
+            changed["decide_every"] = to.decide_every
         return changed
 
 
@@ -266,6 +286,52 @@ def _resized(value: Any, to: SizeChange) -> Any:
     return value
 
 
+def fit(config: LearnedConfig, steps: int, tokens: int) -> dict[str, Any]:
+    """Settings of a learned teacher of the paper for a run of another length, except those that are written.
+
+    They are those that a suite gives it when it scales the paper's run to this one (the method ``scaled``). What is
+    written stays, and the rest follows it: a warm-up of 150 steps in a run of 1,500 leaves 1,350 for decisions.
+    """
+    written = config.model_fields_set - {"name", "variant"}
+    shares = {name: _as_share(getattr(config, name), steps) for name in written}
+    durations = {name: value for name, value in shares.items() if value is not None or name == "warmup"}
+    plain = type(config).model_validate({"variant": config.variant, **durations})
+    every = config.decide_every if "decide_every" in written else None
+    scaled = plain.scaled(SizeChange(PAPER_STEPS, steps, tokens, decide_every=every))
+    return {name: value for name, value in scaled.items() if name not in written}
+
+
+def _as_share(value: Any, steps: int) -> Any:
+    """A duration as a share of the run; None for what is no duration."""
+    if isinstance(value, Duration):
+        return value if value.is_share else Duration(f"{min(100.0, 100 * value.amount / steps)}%")
+    return (
+        value.model_copy(update={"until": _as_share(value.until, steps)}) if isinstance(value, WarmupConfig) else None
+    )
+
+
+class LearnedConfig(TeacherConfig, ABC):
+    """Base of the paper's two teachers: settings follow the length of the run unless ``variant`` says otherwise."""
+
+    variant: Variant = Field(
+        "scaled",
+        description="scaled: as the paper, in proportion to the run; paper: its numbers; released: the authors' code",
+    )
+
+    @property
+    def guarded(self) -> bool:
+        return self.variant not in EXACT
+
+    def fitted(self, steps: int, tokens: int) -> TeacherConfig:
+        """In proportion, unless the run is as long as the paper's or an exact variant is asked for."""
+        if self.variant in EXACT or steps >= PAPER_STEPS:
+            return self
+        written = {name: getattr(self, name) for name in self.model_fields_set}
+        fitted = type(self).model_validate({**fit(self, steps, tokens), **written})
+        fitted.__pydantic_fields_set__.intersection_update(self.model_fields_set)  # what was written is still known
+        return fitted
+
+
 class OpenLoopConfig(TeacherConfig, ABC):
     """Base of schedules without feedback: static ones, scripted ones and replays."""
 
@@ -277,9 +343,9 @@ def fill_in(values: Any, released: Mapping[str, Any], inform: Mapping[Variant, I
 
     ``inform`` is what a warm-up tells the teacher unless the config says otherwise.
     """
-    if not isinstance(values, Mapping) or values.get("variant", "paper") not in inform:
+    if not isinstance(values, Mapping) or values.get("variant", "scaled") not in inform:
         return values  # the field's own check explains it better
-    variant: Variant = values.get("variant", "paper")
+    variant: Variant = values.get("variant", "scaled")
     filled = {**(released if variant == "released" else {}), **values}
     if "warmup" in filled:
         warmup = short_warmup(filled["warmup"])

@@ -156,8 +156,9 @@ class _ReplayConfig(OpenLoopConfig):
         return (self.run,)
 
     def scaled(self, to: SizeChange) -> dict[str, Any]:
-        """It decides as often as the run that it replays."""
-        return super().scaled(to) | {"decide_every": max(1, self.decide_every // to.more_decisions)}
+        """It decides as often as the run that it replays, a DQN run with the paper's warm-up of 16k of 150k steps."""
+        every = to.block(self.decide_every, round(to.steps * 16 / 150))
+        return super().scaled(to) | {"decide_every": max(1, every // to.more_decisions)}
 
 
 class ReplayProportionsConfig(_ReplayConfig):

@@ -16,7 +16,7 @@ import numpy as np
 from rota.measures import DevLoss, JointLoss, Measure
 from rota.types import Arm, Checkpointable, FloatArray, Observation, State
 
-FirstReward = Literal["raw", "skip"]
+FirstReward = Literal["raw", "skip", "untried"]
 RewardName = Literal["same-arm-gain", "step-gain", "gain-over-mean"]
 ScaleName = Literal["none", "quantiles", "z-score"]
 

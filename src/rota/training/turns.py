@@ -87,11 +87,18 @@ class Turns:
         decision, self.watches = self._broadcast(ask)
         return decision
 
-    def played(self, loss: float, tokens: Mapping[Arm, int]) -> None:
-        """One update of the decision in progress was made: its training loss, and its target tokens by arm."""
-        assert self.decision is not None
-        if not self._plays or self._plays[-1][1] == self.decide_every:
-            self._plays.append((self.decision, 0))
+    def played(
+        self, loss: float, tokens: Mapping[Arm, int], made: Decision | None = None, *, first: bool = False
+    ) -> None:
+        """One update was made: its training loss, and its target tokens by arm.
+
+        It is one of the decision in progress, unless ``made`` names an earlier one: a loop whose batches are drawn
+        ahead may have asked for the next decision already. ``first``: it is the first update of that decision.
+        """
+        made = made or self.decision
+        assert made is not None
+        if not self._plays or self._plays[-1][1] == self.decide_every or first:
+            self._plays.append((made, 0))
         decision, updates = self._plays[-1]
         self._plays[-1] = decision, updates + 1
         total, count = self._losses.get(decision.arm, (0.0, 0))

@@ -45,6 +45,7 @@ WARMUP = Setting("teacher.warmup", "16k", "Section 5.1 and Section 4, RL Agents"
 
 TSCL = (
     Setting("teacher.name", "tscl", "Section 3.1; Algorithm 1"),
+    Setting("teacher.variant", "paper", "the plain algorithm, without a guard"),
     WARMUP,
     Setting("teacher.alpha", 0.1, "Section 4, RL Agents"),
     Setting("teacher.epsilon", 0.1, "Section 4, RL Agents"),
@@ -54,6 +55,7 @@ TSCL = (
 
 DQN = (
     Setting("teacher.name", "dqn", "Section 3.2; Algorithm 2"),
+    Setting("teacher.variant", "paper", "the plain algorithm, without a guard"),
     WARMUP,
     Setting("teacher.decide_every", 10, "Section 4, RL Agents"),
     Setting("teacher.hidden", [512, 512], "Section 4, RL Agents"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal, Self, Unpack
 
@@ -13,12 +14,10 @@ from rota.settings import Count, Duration
 from rota.teachers.bandits.base import Bandit, Policy
 from rota.teachers.bandits.matiisen import Naive, Sampling, Window
 from rota.teachers.base import (
-    EXACT,
     Classroom,
+    LearnedConfig,
     LossKind,
     SizeChange,
-    TeacherConfig,
-    Variant,
     WarmupConfig,
     WarmupField,
     fill_in,
@@ -51,32 +50,43 @@ class TSCL(Bandit):
         reward: Reward | None = None,
         *,
         alpha: float = 0.1,
+        untried_first: bool = False,
         **policy: Unpack[Policy],
     ) -> None:
         super().__init__(arms, rng, **policy)
         self.reward = SameArmGain("raw") if reward is None else reward
         self.alpha = alpha
+        self.untried_first = untried_first
         self._returns = dict.fromkeys(self.arms, 0.0)  # Q in Algorithm 1
+        self._tried: set[Arm] = set()  # arms with a reward
 
     def values(self) -> FloatArray:
-        return np.array([self._returns[arm] for arm in self.arms])
+        """Of an arm without a reward, if those come first: 1 more than any other has in absolute value."""
+        values = np.array([self._returns[arm] for arm in self.arms])
+        if self.untried_first:
+            untried = [arm not in self._tried for arm in self.arms]
+            values[untried] = 1 + np.abs(values).max()
+        return values
 
     def learn(self, arm: Arm, step: int, loss: float) -> float | None:  # noqa: ARG002 - Algorithm 1 has no clock here
         gain = self.reward(arm, loss)
         if gain is not None:
-            self._returns[arm] = self.alpha * gain + (1 - self.alpha) * self._returns[arm]
+            weight = 1.0 if self.untried_first and arm not in self._tried else self.alpha
+            self._returns[arm] = weight * gain + (1 - weight) * self._returns[arm]
+            self._tried.add(arm)
         return gain
 
     def state_dict(self) -> State:
-        return {**super().state_dict(), "returns": dict(self._returns), "reward": self.reward.state_dict()}
+        state = {**super().state_dict(), "returns": dict(self._returns), "reward": self.reward.state_dict()}
+        return {**state, "tried": sorted(self._tried)} if self.untried_first else state
 
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
-        self._returns = dict(state["returns"])
+        self._returns, self._tried = dict(state["returns"]), set(state.get("tried", ()))
         self.reward.load_state_dict(state["reward"])
 
 
-class TSCLConfig(TeacherConfig):
+class TSCLConfig(LearnedConfig):
     """Bandit on how fast each language's dev loss falls (Algorithm 1; Matiisen et al. 2017)."""
 
     card = Card(
@@ -88,7 +98,6 @@ class TSCLConfig(TeacherConfig):
         reference="the paper, Algorithm 1; Matiisen et al. 2017, Teacher-Student Curriculum Learning",
     )
     name: Literal["tscl"] = "tscl"
-    variant: Variant = Field("paper", description="released: all options as in the authors' code")
     warmup: WarmupField = Field(
         WarmupConfig(until=Duration("16k"), inform="all"),
         description="steps on the high-resource languages first (paper: 16k; the teacher is told); null for none",
@@ -102,7 +111,11 @@ class TSCLConfig(TeacherConfig):
     epsilon: float = Field(0.1, ge=0, le=1, description="probability of a random choice (paper: 0.1)")
     temperature: float = Field(4e-4, gt=0, description="of the boltzmann policy, in the unit of the values (Matiisen)")
     absolute: bool = Field(True, description="rank by |Q| (both papers; Matiisen's code: false)")
-    first_reward: FirstReward = Field("raw", description="raw: minus the first loss (Algorithm 1); skip: none")
+    first_reward: FirstReward = Field(
+        "raw",
+        description="raw: minus the first loss (Algorithm 1); skip: none; untried: none, and languages without a "
+        "reward are chosen first",
+    )
     first_visits: FirstVisitsWhen = Field(
         "algorithm",
         description="every language once: at the start (algorithm), only if there is no warm-up (text), after-warmup, "
@@ -118,7 +131,7 @@ class TSCLConfig(TeacherConfig):
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, values: Any) -> Any:
-        return fill_in(values, RELEASED, inform={"paper": "all", "released": "all"})
+        return fill_in(values, RELEASED, inform={"scaled": "all", "paper": "all", "released": "all"})
 
     @model_validator(mode="after")
     def _check_rewards(self) -> Self:
@@ -128,10 +141,6 @@ class TSCLConfig(TeacherConfig):
                 why = f"algorithm {self.algorithm!r} fits slopes to losses and has no rewards"
                 raise ValueError(f"{name} is {value!r}, but {why}; remove it, or use online or sampling")
         return self
-
-    @property
-    def guarded(self) -> bool:
-        return self.variant not in EXACT
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Teacher:
         teacher = self._bandit(classroom.arms, rng)
@@ -150,13 +159,27 @@ class TSCLConfig(TeacherConfig):
         """Visits before the warm-up are its own."""
         return super().stem(steps) if self.first_visits in ("text", "after-warmup") else None
 
-    @classmethod
-    def short_run(cls) -> dict[str, Any]:
-        return {"warmup": "10.7%"}  # the paper's 16k of 150k steps
-
     def scaled(self, to: SizeChange) -> dict[str, Any]:
-        """It decides as often as before, counted in updates; a reward batch has as many tokens as a training batch."""
-        return super().scaled(to) | {"reward_tokens": to.tokens}
+        """Longer blocks and a faster start in a shorter run.
+
+        - Ten updates for a choice where that leaves ``FEWEST`` choices: the effect of a single update on the dev loss
+          is lost in its noise. The paper chooses at every update.
+        - ``alpha`` grows with the root of the number of choices, up to three times.
+        - The first reward is none, and a language without a reward is chosen first. The paper's first reward, minus the
+          loss, takes a share of the choices to decay that a run of 150k steps does not notice and a short one does.
+        """
+        changed: dict[str, Any] = {"reward_tokens": to.rewarded(self.reward_tokens)}
+        if to.share >= 1:
+            return super().scaled(to) | changed
+        warmup = 0 if self.warmup is None else to.in_proportion(self.warmup.until)
+        every = to.block(max(10, self.decide_every), warmup)
+        decisions = max(1, (to.steps - warmup) // every)
+        changed["decide_every"] = every
+        if self.algorithm in ("online", "naive"):
+            changed["alpha"] = min(0.9, self.alpha * min(3.0, max(1.0, math.sqrt(1_340 / decisions))))
+        if self.algorithm == "online" and self.first_reward == "raw":
+            changed["first_reward"] = "untried"
+        return super().scaled(to) | changed
 
     def _bandit(self, arms: Sequence[Arm], rng: np.random.Generator) -> Bandit:
         policy = Policy(
@@ -169,11 +192,13 @@ class TSCLConfig(TeacherConfig):
             temperature=self.temperature if self.policy == "boltzmann" else None,
             absolute=self.absolute,
         )
-        reward = SCALES[self.reward_scale](SameArmGain(self.first_reward))
+        first: FirstReward = "skip" if self.first_reward == "untried" else self.first_reward
+        reward = SCALES[self.reward_scale](SameArmGain(first))
         if self.algorithm == "naive":
             return Naive(arms, rng, alpha=self.alpha, window=self.window, **policy)
         if self.algorithm == "window":
             return Window(arms, rng, window=self.window, **policy)
         if self.algorithm == "sampling":
             return Sampling(arms, rng, reward, window=self.window, **policy)
-        return TSCL(arms, rng, reward, alpha=self.alpha, **policy)
+        untried_first = self.first_reward == "untried"
+        return TSCL(arms, rng, reward, alpha=self.alpha, untried_first=untried_first, **policy)

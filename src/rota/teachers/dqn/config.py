@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
@@ -13,12 +14,10 @@ from pydantic import BeforeValidator, Field, model_validator
 from rota.measures import DevLoss, GroupLosses, JointLoss
 from rota.settings import ConfigError, Count, Duration, DurationField
 from rota.teachers.base import (
-    EXACT,
     Classroom,
+    LearnedConfig,
     LossKind,
     SizeChange,
-    TeacherConfig,
-    Variant,
     WarmupConfig,
     WarmupField,
     fill_in,
@@ -26,6 +25,14 @@ from rota.teachers.base import (
 from rota.teachers.card import Card
 from rota.teachers.rewards import REWARDS, SCALES, Reward, RewardName, ScaleName
 from rota.types import Teacher
+
+logger = logging.getLogger(__name__)
+
+PAPER_TOKENS: Final = 8_000
+"""Target tokens of a batch in the paper."""
+
+HALF_WAY: Final = 0.5
+MOSTLY_RANDOM: Final = 0.5
 
 RELEASED: dict[str, Any] = {
     "warmup": {"until": "16k"},
@@ -44,7 +51,7 @@ RELEASED: dict[str, Any] = {
 """What ``variant: released`` sets; the defaults are the paper's. The released warm-up tells the rewards."""
 
 
-class DQNConfig(TeacherConfig):
+class DQNConfig(LearnedConfig):
     """Q network over the dev losses of all languages (Algorithm 2 and Section 4; values from Kumar et al. 2019)."""
 
     card = Card(
@@ -57,7 +64,6 @@ class DQNConfig(TeacherConfig):
     )
     later: ClassVar[tuple[str, ...]] = ("state_sentences",)
     name: Literal["dqn"] = "dqn"
-    variant: Variant = Field("paper", description="released: all options as in the authors' code")
     warmup: WarmupField = Field(
         WarmupConfig(until=Duration("16k")),
         description="steps on the high-resource languages first (paper: 16k; the teacher is not told); null for none",
@@ -113,7 +119,7 @@ class DQNConfig(TeacherConfig):
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, values: Any) -> Any:
-        return fill_in(values, RELEASED, inform={"paper": "none", "released": "rewards"})
+        return fill_in(values, RELEASED, inform={"scaled": "none", "paper": "none", "released": "rewards"})
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -125,14 +131,37 @@ class DQNConfig(TeacherConfig):
             )
         return self
 
-    @property
-    def guarded(self) -> bool:
-        return self.variant not in EXACT
-
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Teacher:
         from rota.teachers.dqn.agent import DQN  # needs torch, which reading a config does not
 
         return DQN(self, classroom, rng)
+
+    def check(self, steps: int) -> None:
+        """Refuses a Q network that never learns; warns of one that hardly reaches the network that chooses."""
+        super().check(steps)
+        warmup = 0 if self.warmup is None else self.warmup.until.steps(steps)
+        choices = (steps - warmup) // self.decide_every
+        updates = choices - self.replay_minimum  # the first transition is stored at the second observation
+        if not self.learn or (updates <= 0 and self.replay_minimum == 1):  # a run of a few updates, to try something
+            return
+        if updates <= 0:
+            never = f"teacher.replay_minimum is {self.replay_minimum:,} and there are {choices:,} choices"
+            raise ConfigError(
+                f"{never}: the Q network would never learn; leave it out, or write {max(1, choices // 10)}"
+            )
+        moved = 1 - math.pow(1 - self.tau, updates)
+        if self.acts_with == "target" and moved < HALF_WAY:
+            moves = (
+                f"the network that chooses moves {moved:.0%} of the way from its random start in {updates:,} updates"
+            )
+            needed = 1 - math.pow(0.5, 1 / updates)
+            logger.warning("teacher.tau is %g: %s; leave it out, or write at least %.2g", self.tau, moves, needed)
+        last = self.epsilon_at(steps)(steps - 1)
+        if last > MOSTLY_RANDOM:
+            random = (
+                f"teacher.epsilon_steps is {self.epsilon_steps}: {last:.0%} of the choices are random even at the end"
+            )
+            logger.warning("%s; leave it out, or write for example 33%%", random)
 
     def make_reward(self) -> Reward:
         return SCALES[self.reward_scale](REWARDS[self.reward]())
@@ -161,39 +190,52 @@ class DQNConfig(TeacherConfig):
             spread=self.state_sentences == "spread",
         )
 
-    @classmethod
-    def short_run(cls) -> dict[str, Any]:
-        # The paper's 16k and 50k of 150k steps, and a memory that a few hundred decisions fill.
-        return {"warmup": "10.7%", "epsilon_steps": "33.3%", "replay_minimum": 20, "replay_batch": 20}
-
     def scaled(self, to: SizeChange) -> dict[str, Any]:
-        """Decisions, memory and target network in proportion; gamma and the learning rate stay.
+        """Decisions, memory, target network, horizon and state in proportion; the learning rate stays.
 
-        - It decides ``to.more_decisions`` times as often and renews as small a part of its state each time: the whole
-          is as old as before, at about the same cost.
+        - It decides every 10 updates where that leaves ``FEWEST`` choices. ``to.more_decisions`` times as often, if
+          asked, with as small a part of its state renewed each time: the whole is as old as before, at about the same
+          cost.
         - Replay minimum and capacity keep their share of the decisions after the warm-up (the paper's 1k and 10k of
-          13,400: 7.5 % and 75 %); a minibatch is at most the minimum.
+          13,400: 7.5 % and 75 %); a minibatch is as large as the minimum, and at least 32.
         - ``tau`` moves the target network as far in the same share of a run. A large ``tau`` saturates: the paper's 0.5
           and 0.995 become 1 within a millionth at 1,500 steps.
-        - A reward batch has as many tokens as a training batch.
+        - ``gamma``: a reward counts as much the same share of a run later: 0.99 after one of 13,400 decisions is 0.366
+          after one of 134. With the old horizon Q values would be sums over most of the run.
+        - Epsilon falls to a floor that grows with the root of the lost decisions, up to 0.1: 0.01 of 134 is one choice.
+        - Rewards are z-scored. A choice gains hundredths of a nat and the outputs of an untrained network differ by
+          tenths, which the paper's run has 12,400 updates to unlearn.
+        - The state has as many sentences for each token of a batch as the paper's, 250 for 8,000, in groups half as
+          large if they are fewer than 25 groups. A reward batch has the tokens of four training batches at most.
         """
-        every = max(1, self.decide_every // to.more_decisions)
-        parts = self.state_measure.refresh_every * (self.decide_every // every)
         warmup = 0 if self.warmup is None else self.warmup.until.steps(to.steps_before)
-        before = self._decisions(to.steps_before, warmup)
-        now = (to.steps - round(warmup * to.share)) // every
-        minimum = max(1, round(self.replay_minimum * now / before))
+        before, warmup_now = self._decisions(to.steps_before, warmup), round(warmup * to.share)
+        every = max(1, to.block(self.decide_every, warmup_now) // to.more_decisions)
+        parts = self.state_measure.refresh_every * max(1, self.decide_every // every if to.more_decisions > 1 else 1)
+        now = max(1, (to.steps - warmup_now) // every)
+        minimum = min(max(1, round(self.replay_minimum * now / before)), max(1, now // 2))
         return super().scaled(to) | {
-            "reward_tokens": to.tokens,
+            "reward_tokens": to.rewarded(self.reward_tokens),
             "decide_every": every,
             "refresh": "1" if parts == 1 else f"1/{parts}",
             "epsilon_steps": to.in_proportion(self.epsilon_steps),
             "replay_minimum": minimum,
             "replay_capacity": max(minimum, round(self.replay_capacity * now / before)),
-            "replay_batch": min(self.replay_batch, minimum),
+            "replay_batch": min(self.replay_batch, max(minimum, 32)),
             # The first decision after the warm-up has no state yet, and an update needs the minimum of transitions.
             "tau": same_fraction(self.tau, before - self.replay_minimum, now - minimum),
+            "gamma": math.pow(self.gamma, before / now),
+            "epsilon_floor": max(self.epsilon_floor, min(0.1, self.epsilon_floor * math.sqrt(before / now))),
+            "reward_scale": "z-score" if to.share < 1 and self.reward_scale == "none" else self.reward_scale,
+            **self._smaller_state(to),
         }
+
+    def _smaller_state(self, to: SizeChange) -> dict[str, int]:
+        sentences = round(self.groups * self.group_sentences * to.tokens / PAPER_TOKENS)
+        if sentences >= self.groups * self.group_sentences:
+            return {}
+        size = max(1, self.group_sentences // 2)
+        return {"groups": min(self.groups, max(3, sentences // size)), "group_sentences": size}
 
     def _decisions(self, steps: int, warmup: int) -> int:
         """How many follow the warm-up; if there is none, the replay memory has nothing to keep a share of."""

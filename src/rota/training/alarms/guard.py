@@ -24,27 +24,28 @@ from rota.types import Alarm, Arm, Decision, Observation, State, Teacher
 TEMPERATURE: Final = 5.0
 """Of the prior: shares proportional to size ** (1 / 5)."""
 
-STALLED: Final = 4
-"""Validations in a row that are above the best."""
+STALLED: Final = 3
+"""Validations since the last clearly best one."""
 
 FLOOR: Final = 0.5
 """The smallest share of an arm in the prior, in units of the uniform share."""
 
 
 class Guard(Detector):
-    """On when one arm has nearly all updates and the goal gets worse, until its loss is back at its best.
+    """On when one arm has nearly all updates, or one has none, and the goal gets worse, until it is better than ever.
 
-    Worse means that the loss rises for sure (:class:`RisingLoss`), or that it has not been near its best for
-    ``STALLED`` validations: what a collapse does may be no more than that the others learn nothing any longer.
+    Worse means that the loss rises for sure (:class:`RisingLoss`), or that it has had no new best for ``STALLED``
+    validations: what a collapse does may be no more than that the others learn nothing any longer. A teacher that has
+    been stopped once is stopped again after a single one.
 
     A switch holds for choices after the step of the validation, not at it: some choices are asked for one update ahead.
     """
 
     name = "guard"
 
-    def __init__(self, one_arm: OneArm, rising: RisingLoss) -> None:
-        self.one_arm, self.rising = one_arm, rising
-        self.on = False
+    def __init__(self, one_arm: OneArm, never: NoUpdates, rising: RisingLoss) -> None:
+        self.one_arm, self.never, self.rising = one_arm, never, rising
+        self.on, self._times = False, 0
         self._since, self._before = -1, False  # the step of the last switch, and what held until then
 
     def holds(self, step: int) -> bool:
@@ -52,21 +53,31 @@ class Guard(Detector):
         return self.on if step > self._since else self._before
 
     def validated(self, step: int, dev_loss: Mapping[Arm, float]) -> Iterator[Alarm]:  # noqa: ARG002 - the detectors have it
-        worse = self.rising.rising or self.rising.above_best >= STALLED
-        switched = self.rising.above_best > 0 if self.on else worse and self.one_arm.arm is not None
+        collapsed = self._collapsed
+        worse = self.rising.rising or self.rising.stalled >= (1 if self._times else STALLED)
+        switched = self.rising.stalled > 0 if self.on else worse and collapsed is not None
         if switched == self.on:
             return
         self._since, self._before, self.on = step, self.on, switched
+        self._times += self.on
         if self.on:
-            seen = f"the teacher trains almost only on {self.one_arm.arm} and the dev loss is above its best"
+            seen = f"the teacher trains {collapsed} and the dev loss no longer falls"
             does = "until it recovers, choices are drawn from all languages instead (why: guard)"
             yield Alarm(step, self.name, None, f"{seen}; {does}. training.guard: false leaves the teacher alone.")
 
+    @property
+    def _collapsed(self) -> str | None:
+        """How, in words; None if it has not."""
+        if self.one_arm.arm is not None:
+            return f"almost only on {self.one_arm.arm}"
+        return f"not at all on {', '.join(self.never.arms_without)}" if self.never.arms_without else None
+
     def state_dict(self) -> State:
-        return {"on": self.on, "since": self._since, "before": self._before}
+        return {"on": self.on, "times": self._times, "since": self._since, "before": self._before}
 
     def load_state_dict(self, state: State) -> None:
-        self.on, self._since, self._before = state["on"], state["since"], state["before"]
+        self.on, self._times = state["on"], state["times"]
+        self._since, self._before = state["since"], state["before"]
 
 
 class Guarded:
@@ -133,5 +144,5 @@ def watch_over(
     detectors = [one_arm, never, rising, NoRewards(), Scores(classroom.steps, decide_every)]
     if not guard:
         return teacher, Alarms([*detectors, *more])
-    guarding = Guard(one_arm, rising)
+    guarding = Guard(one_arm, never, rising)
     return Guarded(teacher, guarding, classroom.sizes, rng), Alarms([*detectors, guarding, *more])

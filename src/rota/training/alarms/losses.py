@@ -35,7 +35,7 @@ class RisingLoss(Detector):
     """The mean dev loss over the goal's languages has been above its best for several validations.
 
     ``goal`` are the weights of the languages; by default all alike. ``rising`` holds as long as it goes on;
-    ``above_best`` counts the validations in a row that were above the best at all, noise or not.
+    ``stalled`` counts the validations since the last one that was clearly the best so far, noise or not.
 
     A schedule without feedback (``listens`` false) leaves languages out because its config says so, for a phase or for
     good. Its mean is over the languages that it trains on now, at the validations since it does. Validations of a
@@ -46,7 +46,7 @@ class RisingLoss(Detector):
 
     def __init__(self, goal: Mapping[Arm, float] | None = None, *, listens: bool = True) -> None:
         self.goal, self.listens = goal, listens
-        self.rising, self.above_best = False, 0
+        self.rising, self.stalled, self._lowest = False, 0, math.inf
         self._history: list[_Validation] = []
         self._warming = False
         self._seen: dict[Arm, int] = {}  # at the last validation
@@ -66,12 +66,18 @@ class RisingLoss(Detector):
         looks = [look for look in self._history if self.listens or look.trained.issuperset(counted)]
         curve = self._curve(looks, counted)
         self.rising = worse_than_best(curve)
-        self.above_best = self.above_best + 1 if len(curve) and curve[-1] > curve.min() + SMALLEST else 0
+        self._follow(float(curve[-1]) if len(curve) else math.inf)
         if self.rising:
             best = int(np.argmin(curve))
             risen = f"the mean dev loss has risen from {curve[best]:.3f} at step {looks[best].step:,}"
             remedy = "look at the shares of the languages, or use the checkpoint of that step"
             yield Alarm(step, self.name, None, f"{risen} to {curve[-1]:.3f}; {remedy}.")
+
+    def _follow(self, loss: float) -> None:
+        if loss < self._lowest - SMALLEST:
+            self._lowest, self.stalled = loss, 0
+        else:
+            self.stalled += 1
 
     def _curve(self, looks: Sequence[_Validation], languages: Sequence[Arm]) -> FloatArray:
         if not languages:
@@ -86,7 +92,8 @@ class RisingLoss(Detector):
         return {
             "history": [[look.step, dict(look.losses), sorted(look.trained)] for look in self._history],
             "rising": self.rising,
-            "above_best": self.above_best,
+            "stalled": self.stalled,
+            "lowest": self._lowest if self._history else None,  # JSON has no infinity
             "warming": self._warming,
             "seen": dict(self._seen),
             "now": dict(self._now),
@@ -94,7 +101,8 @@ class RisingLoss(Detector):
 
     def load_state_dict(self, state: State) -> None:
         self._history = [_Validation(step, dict(losses), frozenset(arms)) for step, losses, arms in state["history"]]
-        self.rising, self.above_best, self._warming = state["rising"], state["above_best"], state["warming"]
+        self.rising, self.stalled, self._warming = state["rising"], state["stalled"], state["warming"]
+        self._lowest = math.inf if state["lowest"] is None else state["lowest"]
         self._seen, self._now = dict(state["seen"]), dict(state["now"])
 
 

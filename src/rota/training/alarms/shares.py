@@ -83,12 +83,23 @@ class OneArm(_Window):
 
 
 class NoUpdates(_Window):
-    """An arm has had not a single token of a long window."""
+    """Arms that have had not a single token of a long window; ``arms_without`` has them as long as it goes on."""
 
     name = "no-updates"
 
+    def __init__(self, arms: Sequence[Arm], updates: int) -> None:
+        super().__init__(arms, updates)
+        self.arms_without: list[Arm] = []
+
     def look(self, step: int, tokens: Mapping[Arm, int]) -> Iterator[Alarm]:
-        for arm, count in tokens.items():
-            if count == 0:
-                seen = f"{arm} has had none of the last {self.updates:,} updates"
-                yield Alarm(step, self.name, arm, f"{seen}; if it matters, raise epsilon or compare with uniform.")
+        self.arms_without = [arm for arm, count in tokens.items() if count == 0]
+        for arm in self.arms_without:
+            seen = f"{arm} has had none of the last {self.updates:,} updates"
+            yield Alarm(step, self.name, arm, f"{seen}; if it matters, raise epsilon or compare with uniform.")
+
+    def state_dict(self) -> State:
+        return {**super().state_dict(), "without": list(self.arms_without)}
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self.arms_without = list(state["without"])

@@ -1,0 +1,209 @@
+"""Hugging Face's trainer with a teacher, on a tiny random model: who is trained on, what is saved, what is refused."""
+
+import json
+
+import pytest
+import torch
+from hf_cases import ALIGN, DQN, TSCL, Killed, collate, language, make, model, records
+from torch.utils.data import IterableDataset
+from transformers import EarlyStoppingCallback, Seq2SeqTrainer, Seq2SeqTrainingArguments
+
+from rota.hf import Lessons, taught
+from rota.hf.report import shares_over_time
+from rota.hf.student import Examples, ModelStudent
+from rota.settings import ConfigError
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # those of transformers, accelerate and torch's loaders
+
+
+class Spy:
+    """A collator that writes down which language each training batch is of."""
+
+    def __init__(self):
+        self.batches = []
+
+    def __call__(self, rows):
+        self.batches.append({"az" if row["input_ids"][0] < 60 else "tr" for row in rows})
+        return collate(rows)
+
+
+def test_every_update_trains_on_the_arm_that_the_teacher_chose(tmp_path):
+    spy = Spy()
+    _, trainer = make(tmp_path, "uniform", steps=8, collator=spy, eval_strategy="no")
+    trainer.train()
+    steps = records(tmp_path)
+    assert [entry["step"] for entry in steps] == list(range(1, 9))
+    # Two batches an update, and one that was drawn ahead and never trained on.
+    drawn = [{entry["arm"]} for entry in steps for _ in range(2)]
+    assert spy.batches[:16] == drawn
+    assert {entry["arm"] for entry in steps} == {"az", "tr"}
+
+
+@pytest.mark.parametrize(
+    "teacher", ["uniform", ALIGN, TSCL, "odm", DQN], ids=lambda t: t if isinstance(t, str) else t["name"]
+)
+def test_a_run_that_was_killed_and_resumed_equals_one_that_was_not(tmp_path, teacher):
+    _, whole = make(tmp_path / "whole", teacher)
+    whole.train()
+    _, killed = make(tmp_path / "killed", teacher, callbacks=[Killed(9)])
+    with pytest.raises(KeyboardInterrupt):
+        killed.train()
+    _, resumed = make(tmp_path / "killed", teacher)
+    resumed.train(resume_from_checkpoint=True)
+    for name in ("steps", "observations", "rewards", "validations"):
+        assert records(tmp_path / "killed", name) == records(tmp_path / "whole", name)
+    assert len(records(tmp_path / "whole")) == 16
+    weights, again = whole.model.state_dict(), resumed.model.state_dict()
+    assert all(torch.equal(weights[name], again[name]) for name in weights)
+
+
+def test_align_moves_shares_and_its_gate_is_left_to_rota_train(tmp_path):
+    lessons, trainer = make(tmp_path, ALIGN, steps=20)
+    trainer.train()
+    assert lessons.config.gate is False
+    teacher = lessons.sampler.turns.teacher
+    assert teacher.shares.tolist() != teacher.prior.tolist()
+    assert all("alignment" in entry for entry in records(tmp_path, "observations"))
+
+
+def test_the_goals_loss_can_choose_the_best_model_and_stop_the_run(tmp_path):
+    stopping = EarlyStoppingCallback(early_stopping_patience=1, early_stopping_threshold=100.0)  # no gain is enough
+    best = {"metric_for_best_model": "eval_macro_loss", "greater_is_better": False, "load_best_model_at_end": True}
+    lessons, trainer = make(tmp_path, "uniform", callbacks=[stopping], save_steps=4, **best)
+    lessons.goal = {"az": 3, "tr": 1}
+    trainer.train()
+    assert trainer.state.global_step == 8  # the second evaluation was not 100 nats better than the first
+    logged = trainer.state.log_history
+    (macro, *_), (az, *_), (tr, *_) = (
+        [entry[f"eval_{name}_loss"] for entry in logged if f"eval_{name}_loss" in entry]
+        for name in ("macro", "az", "tr")
+    )
+    assert macro == pytest.approx(0.75 * az + 0.25 * tr)
+    assert records(tmp_path, "validations")[0]["dev_loss"] == {"az": az, "tr": tr}
+
+
+def test_losses_and_gradients_are_those_of_the_model():
+    network, rows = model(), [language(30, 5, 7)[number] for number in range(5)]
+    student = ModelStudent(network, collate, lambda: None, causal=False)
+    batch = Examples("az", tuple(rows), torch.tensor([len(row["labels"]) for row in rows]).numpy())
+    network.train()
+    sums, tokens = student.losses([batch])
+    assert network.training
+    network.eval()
+    expected = network(**collate(rows)).loss  # the mean over all label tokens
+    assert sums.sum() / tokens.sum() == pytest.approx(float(expected), rel=1e-5)
+    expected.backward()
+    gradient = student.gradient([batch])
+    for ours, parameter in zip(gradient.tensors, student.parameters, strict=True):
+        torch.testing.assert_close(ours, parameter.grad, rtol=1e-4, atol=1e-6)
+    student.follow(gradient)
+    student.backward_done()
+    assert student.projection.dot == pytest.approx(gradient.norm() ** 2, rel=1e-4)
+    student.backward_done(scale=2.0)
+    assert student.projection.norm == pytest.approx(gradient.norm() / 2, rel=1e-4)
+
+
+def test_losses_at_averaged_weights_leave_the_model_as_it_was():
+    network, rows = model(), [language(30, 3, 7)[number] for number in range(3)]
+    student = ModelStudent(network, collate, lambda: None, causal=False)
+    batch = Examples("az", tuple(rows), torch.tensor([len(row["labels"]) for row in rows]).numpy())
+    student.keep_average(0.5)
+    before = student.losses([batch]).per_token
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.mul_(1.5)
+    student.updated()  # the first update keeps 2 / 11 of the average
+    moved, generator = student.losses([batch]).per_token, torch.get_rng_state()
+    averaged = student.losses([batch], weights="average").per_token
+    assert len({round(before, 6), round(moved, 6), round(averaged, 6)}) == 3
+    assert student.losses([batch]).per_token == moved
+    assert torch.equal(torch.get_rng_state(), generator)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"teacher": "exp3-s"}, "a trainer draws its batches earlier than that"),
+        ({"teacher": {"name": "align", "gate": True}}, "which only rota train measures"),
+        ({"teacher": TSCL, "dataloader_num_workers": 1}, "set dataloader_num_workers=0"),
+        ({"teacher": "uniform", "group_by_length": True}, "would undo what the teacher chooses"),
+        ({"teacher": "uniform", "auto_find_batch_size": True}, "set it to False"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_one_line(tmp_path, settings, why):
+    if "group_by_length" in settings:
+        settings = {"teacher": "uniform", **length_grouping()}
+    settings = dict(settings)
+    with pytest.raises(ConfigError, match=why) as caught:
+        make(tmp_path, settings.pop("teacher"), **settings)[1].train()
+    assert "\n" not in str(caught.value)
+
+
+def length_grouping():
+    """transformers 5 has another name for it."""
+    fields = Seq2SeqTrainingArguments.__dataclass_fields__
+    return {"group_by_length": True} if "group_by_length" in fields else {"train_sampling_strategy": "group_by_length"}
+
+
+class Endless(IterableDataset):
+    def __iter__(self):
+        yield from ()
+
+
+def test_other_data_sets_than_those_of_the_lessons_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="has no length"):
+        Lessons({"az": Endless()})
+    lessons, trainer = make(tmp_path, "uniform", eval_strategy="no")
+    again = Lessons({"az": language(30, 5, 1)})
+    with pytest.raises(ConfigError, match="train_dataset has 120 examples and the lessons 5"):
+        taught(Seq2SeqTrainer)(model=model(), args=trainer.args, train_dataset=lessons.dataset, lessons=again)
+
+
+def test_dev_examples_for_every_arm_are_needed_only_by_teachers_that_watch_them(tmp_path):
+    _, trainer = make(tmp_path, TSCL, dev={"az": language(30, 8, 5)})
+    with pytest.raises(ConfigError, match="no dev examples for tr"):
+        trainer.train()
+    _, trainer = make(tmp_path, "uniform", dev={"az": language(30, 8, 5)}, steps=2)
+    trainer.train()
+
+
+def test_a_checkpoint_of_another_teacher_or_none_is_refused(tmp_path):
+    make(tmp_path, "uniform", steps=6)[1].train()
+    with pytest.raises(ConfigError, match="its teacher are"):
+        make(tmp_path, "proportional")[1].train(resume_from_checkpoint=True)
+    (tmp_path / "checkpoint-6" / "lessons.json").unlink()
+    with pytest.raises(ConfigError, match=r"has no lessons\.json"):
+        make(tmp_path, "uniform")[1].train(resume_from_checkpoint=True)
+
+
+def test_a_new_run_in_the_folder_of_another_begins_its_records_anew(tmp_path):
+    make(tmp_path, "uniform", steps=6)[1].train()
+    make(tmp_path, "uniform", steps=4)[1].train()
+    assert len(records(tmp_path)) == 4
+
+
+def test_the_report_shows_shares_losses_and_epochs(tmp_path):
+    lessons, trainer = make(tmp_path / "run", "uniform")
+    with pytest.raises(ValueError, match="train first"):
+        lessons.report(tmp_path / "report")
+    trainer.train()
+    page = lessons.report(tmp_path / "report").read_text()
+    updates = [entry["arm"] for entry in records(tmp_path / "run")].count("az")
+    assert f"<td>az</td><td>20</td><td>{updates}</td><td>{updates / 16:.1%}</td><td>{updates * 8 / 20:.2f}</td>" in page
+    assert page.count("<svg") == 2
+
+
+def test_shares_over_time_are_those_of_the_windows():
+    steps = [{"step": number + 1, "arm": "az" if number < 60 else "tr"} for number in range(80)]
+    ends, shares = shares_over_time(steps, ["az", "tr"])
+    assert ends[0] == 2
+    assert ends[-1] == 80
+    assert shares[0].tolist() == [1.0] * 30 + [0.0] * 10
+    assert shares.sum(0).tolist() == [1.0] * 40
+
+
+def test_checkpoints_hold_plain_json(tmp_path):
+    make(tmp_path, TSCL, steps=6)[1].train()
+    state = json.loads((tmp_path / "checkpoint-6" / "lessons.json").read_text())
+    assert state["sizes"] == {"az": 20, "tr": 100}
+    assert state["state"]["sampler"]["played"] == 6
