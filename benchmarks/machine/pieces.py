@@ -95,7 +95,7 @@ def _pieces(name: str, presets: Sequence[str], threads: Sequence[int], *, data: 
     updates = [(presets[0], batch)] if quick else [("tiny", 750), (presets[0], batch)]
     return own + [
         Piece(name, preset, size, vocabulary, threads[0], rounds, schedule, data)
-        for schedule in PRESETS
+        for schedule in ("align", *PRESETS)
         for preset, size in updates
     ]
 

@@ -15,21 +15,25 @@ from machine.work import CLOCKS, forward_flops, make_student, open_data, timed, 
 from rota.data.batches import make_stream
 from rota.data.store import Store
 from rota.measures import (
+    Alignment,
     DevLoss,
     GradientMoments,
     GradientProducts,
     GroupLosses,
     JointLoss,
     Measure,
+    SourceGain,
     TrainLoss,
     Uncertainty,
 )
 from rota.student.nmt import NMT
 from rota.teachers import Classroom, TeacherConfig, teacher_from
+from rota.teachers.align import AlignConfig
 from rota.teachers.bandits.tscl import TSCLConfig
 from rota.teachers.dqn.config import DQNConfig
 from rota.teachers.static import UniformConfig
 from rota.training.devsets import DevSets, Part
+from rota.training.gauges.alignment import SERVED_EVERY
 from rota.training.probe import Probe
 from rota.training.turns import Turns
 from rota.types import Batch
@@ -37,6 +41,9 @@ from rows import Row, row
 
 STEPS = {8_000: 150_000, 0: 3_000}
 """Updates of the run, by the least tokens of an update: the paper's, and a laptop's."""
+
+TIMES = 10
+"""How often in a row something that takes a thousandth of an update is done."""
 
 UPDATES = 2
 """Updates that are timed before each observation; the paper's number between two is reached by multiplying."""
@@ -47,7 +54,7 @@ def teacher_config(name: str) -> TeacherConfig:
     if name.startswith("dqn"):
         refresh = name.rpartition(" ")[2] if "refresh" in name else "1"
         return DQNConfig(refresh=refresh, warmup=None, replay_minimum=2)
-    own = {"uniform": UniformConfig(), "tscl": TSCLConfig(warmup=None)}
+    own = {"uniform": UniformConfig(), "tscl": TSCLConfig(warmup=None), "align": AlignConfig()}
     return own[name] if name in own else teacher_from({"name": name, "start": 0} if name == "odm" else name)
 
 
@@ -68,13 +75,24 @@ def measure(piece: Piece) -> list[Row]:
     for number in range(piece.repetitions):
         batches = [next(streams[(number + turn) % len(streams)]) for turn in range(UPDATES)]
         updates = [timed(partial(student.update, [batch])) for batch in batches]
-        observing = timed(lesson.observe)
+        observing, following = timed(lesson.observe_all), timed(partial(follow, student, TIMES))
         for clock, shares in measured.items():
             update = statistics.mean(getattr(each, clock) for each in updates)
-            shares.append(100 * lesson.share(getattr(observing, clock), update))
+            seconds = getattr(observing, clock) / lesson.cycle, getattr(following, clock) / TIMES
+            shares.append(100 * lesson.share(seconds[0], update, seconds[1]))
         operations = statistics.mean(update_flops(student.network.shape, batch) for batch in batches)
         predicted.append(100 * lesson.share(lesson.flops(), operations))
     return _rows(piece, measured, predicted)
+
+
+def follow(student: NMT, times: int) -> None:
+    """What an update does besides for a teacher that follows its gradients, again and again."""
+    gradients = [parameter.grad for parameter in student.network.parameters() if parameter.grad is not None]
+    for _ in range(times):
+        for direction in student._directions:
+            direction.dot_with(gradients)
+        if student._average is not None:
+            student._average.update(student.network)
 
 
 def _rows(piece: Piece, measured: Mapping[str, list[float]], predicted: list[float]) -> list[Row]:
@@ -106,6 +124,18 @@ class Lesson:
         """Between two observations."""
         return self.turns.observe_every
 
+    @property
+    def cycle(self) -> int:
+        """Observations after which everything that is measured from time to time has been measured."""
+        if not isinstance(self.config, AlignConfig):
+            return 1
+        return self.config.refresh * SERVED_EVERY // self.updates
+
+    def observe_all(self) -> None:
+        """All observations of a cycle."""
+        for _ in range(self.cycle):
+            self.observe()
+
     def observe(self) -> None:
         """All decisions up to the next observation, and that observation; updates cost nothing here."""
         measures = None
@@ -115,12 +145,16 @@ class Lesson:
                 self.probe.begin(self.turns.watches, decision)
             self.turns.played(0.0, {decision.arm: 1})
             self.step += 1
+            self.probe.updated(self.turns.watches, decision)
             measures = self.turns.due(self.step)
         self.turns.tell(self.step, self.probe.read(self.step, measures, self.turns.window()))
 
-    def share(self, observing: float, updating: float) -> float:
-        """Of a run with so much for an observation and its decisions, and so much for one update."""
-        return observing / (observing + self.updates * updating)
+    def share(self, observing: float, updating: float, following: float = 0.0) -> float:
+        """Of a run with so much for an observation and its decisions, and so much for one update.
+
+        ``following`` is what an update takes longer because its gradient is followed.
+        """
+        return (observing + self.updates * following) / (observing + self.updates * updating)
 
     def flops(self) -> float:
         """Operations of an observation, and of the teacher's own learning."""
@@ -136,6 +170,10 @@ class Lesson:
             )
         if isinstance(measure, JointLoss):
             return sum(self._forward([self.sets.joint(measure)]))
+        if isinstance(measure, Alignment):
+            # A direction takes the operations of an update; dot products and averaged weights are left out.
+            batches = [self.sets.sample("teacher", language, measure.tokens).batch() for language in self.sets.goal]
+            return 3 * sum(self._forward(batches)) * self.updates / measure.refresh
         if isinstance(measure, GroupLosses):
             return statistics.mean(self._forward(self.sets.groups(measure).batches))
         if isinstance(measure, GradientProducts):
@@ -144,6 +182,8 @@ class Lesson:
             return 4 * self._sampled("train", measure.tokens)
         if isinstance(measure, Uncertainty):
             return measure.samples * self._sampled("teacher", measure.tokens)
+        if isinstance(measure, SourceGain):
+            return 0.0  # of align's gate: ten times in a run
         assert isinstance(measure, TrainLoss), f"no prediction for {measure}"
         return 0.0
 

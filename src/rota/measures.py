@@ -34,6 +34,8 @@ class Scene(NamedTuple):
     train_losses: Mapping[str, tuple[float, int]]  # sum over those updates, and their number, by arm played
     effects: Mapping[str, Mapping[str, float]] = MappingProxyType({})
     """How far one more update on an arm would lower the dev loss of each language now: arm to language to nats."""
+    sampled: Mapping[str, float] = MappingProxyType({})  # loss on training sentences of each arm; empty: as dev losses
+    aligned: Mapping[str, float] = MappingProxyType({})  # share of each arm's pairs that are translations; empty: all
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ class DevLoss(Measure):
     weights: Weights = "raw"
     smoothed: bool = False  # with the label smoothing of training
     data: Literal["dev", "first-arm-train"] = "dev"
+    calibrated: bool = False  # at the best softmax temperature, so that being too sure of itself does not count
 
     def imagine(self, scene: Scene) -> dict[str, Any]:
         arms = scene.losses if self.arms == "all" else scene.train_losses
@@ -155,9 +158,25 @@ class SourceGain(Measure):
     weights: Weights = "raw"
 
     def imagine(self, scene: Scene) -> dict[str, Estimate]:
-        """A scripted student takes more from the source the lower its loss is."""
+        """A scripted student takes more from the source the lower its loss is, and nothing where pairs do not match."""
         arms = scene.losses if self.arms == "all" else scene.train_losses
-        return {arm: Estimate(math.exp(-scene.losses[arm]), 0.01) for arm in arms}
+        return {arm: Estimate(scene.aligned.get(arm, 1.0) * math.exp(-scene.losses[arm]), 0.01) for arm in arms}
+
+
+@dataclass(frozen=True)
+class TrainSampleLoss(Measure):
+    """Loss on always the same training sentences of every arm, in evaluation mode: a mapping from arms.
+
+    They are spread over the arm's text, so the student has seen all of them after the arm's first epoch; a teacher can
+    tell from the tokens seen. Far below the dev loss, they are learned by heart, or easier than the dev sentences.
+    """
+
+    record: ClassVar[str | None] = "train_sample_loss"
+    tokens: int = 2_000  # target tokens of each arm, about
+    weights: Weights = "raw"
+
+    def imagine(self, scene: Scene) -> dict[str, float]:
+        return {arm: scene.sampled.get(arm, loss) for arm, loss in scene.losses.items()}
 
 
 @dataclass(frozen=True)
@@ -236,7 +255,7 @@ class Alignment(Measure):
     """
 
     record: ClassVar[str | None] = "alignment"
-    refresh: int = 100  # updates
+    refresh: int = 120  # updates
     tokens: int = 150  # target tokens of each language, about
     direction: Literal["loss", "source-gain", "both"] = "loss"
     weights: Weights = "average"

@@ -68,7 +68,7 @@ def test_the_streams_are_measured_beside_an_update(data):
 
 def test_a_static_teacher_costs_next_to_nothing_and_rotation_less_than_the_whole_state(data):
     what = "share of the run, decisions and observations"
-    teachers = ("uniform", "dqn", "dqn, refresh 1/5")
+    teachers = ("uniform", "dqn", "dqn, refresh 1/5", "align")
     rows = {name: found(Piece("teachers", "tiny", 100, 400, 1, 1, name, str(data))) for name in teachers}
     assert rows["uniform"][what].ratio is None
     assert rows["uniform"][what].value < rows["dqn"][what].value
@@ -76,6 +76,8 @@ def test_a_static_teacher_costs_next_to_nothing_and_rotation_less_than_the_whole
     predicted = {name: rows[name]["predicted from operations"].value for name in teachers}
     assert predicted["uniform"] == 0
     assert 0 < predicted["dqn, refresh 1/5"] < predicted["dqn"]
+    assert 0 < predicted["align"] < predicted["dqn, refresh 1/5"]
+    assert rows["align"][what].value > 0
 
 
 @pytest.fixture

@@ -202,9 +202,9 @@ def test_an_arm_is_learned_by_heart_when_the_loss_of_its_language_stands_still()
     for name, detector in (("blind", blind), ("seeing", seeing)):
         kinds = []
         for step in range(1, 13):
-            detector.validated(step, {"gl": 4.0 if step > 3 else 5.0 - step / 10})
+            dev_loss = {"gl": 4.0 if step > 3 else 5.0 - step / 10}
             loss = Estimate(4.0 - 0.3 * step, 0.01)
-            check = SpotCheck({}, {"gl-web": loss}, {}, {"gl-web": 9}, {"gl-web": 2.0 + step})
+            check = SpotCheck({}, {"gl-web": loss}, {}, dev_loss, {"gl-web": 9}, {"gl-web": 2.0 + step})
             kinds += [alarm.kind for alarm in detector.checked(step, check)]
         found[name] = set(kinds)
     assert found == {"blind": set(), "seeing": {"by-heart"}}

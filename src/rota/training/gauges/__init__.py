@@ -25,6 +25,7 @@ from rota.measures import (
     SourceGain,
     SourceNorms,
     TrainLoss,
+    TrainSampleLoss,
     TrainSetLosses,
     Uncertainty,
     WeightChange,
@@ -32,7 +33,13 @@ from rota.measures import (
 from rota.training.gauges.alignment import AlignmentGauge
 from rota.training.gauges.base import Gauge
 from rota.training.gauges.gradients import GradientMomentsGauge, GradientProductsGauge
-from rota.training.gauges.losses import DevLossGauge, GroupLossesGauge, JointLossGauge, TrainLossGauge
+from rota.training.gauges.losses import (
+    DevLossGauge,
+    GroupLossesGauge,
+    JointLossGauge,
+    TrainLossGauge,
+    TrainSampleLossGauge,
+)
 from rota.training.gauges.sentences import EmbeddingNormGauge, SourceNormsGauge, TrainSetLossesGauge
 from rota.training.gauges.source import SourceGainGauge
 from rota.training.gauges.uncertainty import UncertaintyGauge
@@ -46,6 +53,7 @@ GAUGES: Gauges = {
     JointLoss: JointLossGauge,
     GroupLosses: GroupLossesGauge,
     SourceGain: SourceGainGauge,
+    TrainSampleLoss: TrainSampleLossGauge,
     EmbeddingNorm: EmbeddingNormGauge,
     SourceNorms: SourceNormsGauge,
     TrainSetLosses: TrainSetLossesGauge,
