@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -32,7 +32,8 @@ class ByHeart(Detector):
 
     name = "by-heart"
 
-    def __init__(self) -> None:
+    def __init__(self, language_of: Mapping[Arm, Arm] | None = None) -> None:
+        self._language_of = language_of or {}  # the dev loss of an arm is that of its language
         self._dev: dict[Arm, list[tuple[int, float]]] = {}  # step and calibrated dev loss of each check
         self._train: dict[Arm, list[Sampled]] = {}  # from the first epoch's end on
 
@@ -46,7 +47,7 @@ class ByHeart(Detector):
 
     def _alarms(self, step: int, check: SpotCheck) -> Iterator[Alarm]:
         for arm in check.train_loss:
-            dev, train = self._dev.get(arm, []), self._train.get(arm, [])
+            dev, train = self._dev.get(self._language_of.get(arm, arm), []), self._train.get(arm, [])
             since = stopped_at([loss for _, loss in dev])
             if not train or since is None:
                 continue
