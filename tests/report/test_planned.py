@@ -144,6 +144,18 @@ def test_at_equal_processor_time_the_slower_row_is_read_earlier(tmp_path):
     assert late.found.mean == pytest.approx(expected)
 
 
+def test_the_clock_of_a_row_is_the_median_over_its_seeds(tmp_path):
+    folder = make_study(tmp_path)
+    path = folder / "t2" / "seed-1" / "timings.jsonl"
+    path.write_text(path.read_text().replace('"cpu": 30.0', '"cpu": 300.0'))  # the machine did something else
+    study = read_study([folder])
+    [found] = planned_results(
+        plan({"a": {"row": "align", "minus": "t2", "at": "time"}}, endpoint="dev-loss"), {"": study}
+    )
+    assert found.budget == {"": 60.0}
+    assert found.found.mean == pytest.approx(1.25)
+
+
 def test_corpora_are_tested_one_by_one_or_their_mean(tmp_path):
     studies = {
         "one": read_study([make_study(tmp_path / "one")]),

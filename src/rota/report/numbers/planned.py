@@ -160,13 +160,18 @@ def planned_values(
 
 
 def _curves(row: Row, scope: str, window: int, seeds: Sequence[int]) -> dict[int, tuple[list[float], list[float]]]:
-    """By seed: processor seconds, and the mean of the last ``window`` validations at each of them."""
+    """By seed: processor seconds, and the mean of the last ``window`` validations at each of them.
+
+    All runs of a row have the same clock, the median over its seeds: how much time the same computation takes depends
+    on what else the machine does, which is noise.
+    """
+    read = {seed: loss_curve(run, scope) for seed, run in row.finished.items() if seed in seeds}
+    alike = len({len(times) for times, _ in read.values()}) == 1
+    clock = np.median([times for times, _ in read.values()], axis=0).tolist() if alike else None
     found = {}
-    for seed, run in row.finished.items():
-        if seed in seeds:
-            times, losses = loss_curve(run, scope)
-            means = [float(np.mean(losses[max(0, end - window) : end])) for end in range(1, len(losses) + 1)]
-            found[seed] = (times, means)
+    for seed, (times, losses) in read.items():
+        means = [float(np.mean(losses[max(0, end - window) : end])) for end in range(1, len(losses) + 1)]
+        found[seed] = (times if clock is None else clock, means)
     return found
 
 
