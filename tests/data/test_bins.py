@@ -87,8 +87,9 @@ def test_a_teacher_chooses_among_bins_and_resumes(tmp_path):
     api.train(parse_config(values), whole.folder)
     api.train(parse_config(values), halves.folder, until=4)
     loop = api.train(parse_config(values), halves.folder)
-    assert {"crawl.1", "crawl.2", "crawl.3"} <= set(loop.turns.teacher.arms)
+    teacher = loop.turns.teacher.teacher  # inside the guard
+    assert {"crawl.1", "crawl.2", "crawl.3"} <= set(teacher.arms)
     # Two groups of training sentences of each arm.
-    assert loop.turns.teacher.state_dict()["state"].shape == (2 * len(loop.turns.teacher.arms),)
+    assert teacher.state_dict()["state"].shape == (2 * len(teacher.arms),)
     for name in ("steps", "rewards", "validations"):
         assert whole.record_path(name).read_bytes() == halves.record_path(name).read_bytes()

@@ -132,7 +132,9 @@ def test_a_missing_file_is_noticed_before_anything_is_read(tmp_path):
 
 
 def test_a_pattern_with_another_name_in_braces_is_refused():
-    with pytest.raises(ValueError, match=r"has \{lang\}; only \{language\} and \{side\} are known"):
+    with pytest.raises(
+        ValueError, match=r"has \{lang\}; only \{language\}, \{side\}, \{source\} and \{target\} are known"
+    ):
         text_of_files("train.{lang}.tsv", "az", "en")
 
 

@@ -21,6 +21,9 @@ LISTENING = [
 KNOWN = {"weight-change": "ends 0.6 nats above uniform after 100 updates (seeds 0 and 1)"}
 """Teachers that break the rule, with what was seen."""
 
+NEEDED = {"zaremoodi": ["targets=goal"]}
+"""The world has no low-resource languages, which are its targets by default."""
+
 MARKED = [
     pytest.param(name, marks=pytest.mark.xfail(reason=KNOWN[name], strict=False)) if name in KNOWN else name
     for name in LISTENING
@@ -29,7 +32,7 @@ MARKED = [
 
 def final_losses(name, steps, seeds):
     """Of the mean over languages; None if a scripted student cannot show what the teacher watches."""
-    config = teacher_config(name, steps=steps, tokens=750)
+    config = teacher_config(name, NEEDED.get(name, ()), steps=steps, tokens=750)
     try:
         return [simulate_config(config, forgetting(steps), steps, seed=seed).macro_loss for seed in range(seeds)]
     except ValueError as error:
