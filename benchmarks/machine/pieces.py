@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from rota.data.store import MANIFEST
-from rota.student.config import PRESETS
+from rota.student.config import PRESETS as STUDENTS
+from rota.teachers.weights.presets import PRESETS
 from rows import Row
 
 BENCHMARKS: Final = {
@@ -86,10 +87,16 @@ def _pieces(name: str, presets: Sequence[str], threads: Sequence[int], *, data: 
         return [Piece(name, presets[0], tokens, vocabulary, count, repetitions, data=data) for count in threads]
     batch = tokens if quick else 8_000  # the paper's smallest
     rounds = min(repetitions, 5)
-    return [
+    own = [
         Piece(name, presets[0], batch, vocabulary, count, rounds, teacher, data)
         for teacher in TEACHERS
         for count in threads
+    ]
+    updates = [(presets[0], batch)] if quick else [("tiny", 750), (presets[0], batch)]
+    return own + [
+        Piece(name, preset, size, vocabulary, threads[0], rounds, schedule, data)
+        for schedule in ("align", *PRESETS)
+        for preset, size in updates
     ]
 
 
@@ -98,8 +105,8 @@ def _check(names: Sequence[str], presets: Sequence[str], threads: Sequence[int])
         if name not in BENCHMARKS:
             raise ValueError(f"unknown benchmark {name!r}; there are {', '.join(BENCHMARKS)}")
     for preset in presets:
-        if preset not in PRESETS:
-            raise ValueError(f"unknown preset {preset!r}; there are {', '.join(PRESETS)}")
+        if preset not in STUDENTS:
+            raise ValueError(f"unknown preset {preset!r}; there are {', '.join(STUDENTS)}")
     if not presets or not threads or min(threads) < 1:
         raise ValueError("give at least one preset, and thread counts from 1 on, such as --threads 1,2")
 

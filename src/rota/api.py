@@ -144,7 +144,7 @@ def build_loop(
         guard=config.teacher.guarded if training.guard is None else training.guard,
         decide_every=config.teacher.decide_every,
         rng=np.random.default_rng(seed_for(config.seed, "guard")),
-        more=(Unaligned(), ByHeart()),
+        more=(Unaligned(), ByHeart(store.language_of)),
     )
     turns = Turns(
         teacher,

@@ -34,6 +34,8 @@ class Scene(NamedTuple):
     train_losses: Mapping[str, tuple[float, int]]  # sum over those updates, and their number, by arm played
     effects: Mapping[str, Mapping[str, float]] = MappingProxyType({})
     """How far one more update on an arm would lower the dev loss of each language now: arm to language to nats."""
+    sampled: Mapping[str, float] = MappingProxyType({})  # loss on training sentences of each arm; empty: as dev losses
+    aligned: Mapping[str, float] = MappingProxyType({})  # share of each arm's pairs that are translations; empty: all
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ class DevLoss(Measure):
     weights: Weights = "raw"
     smoothed: bool = False  # with the label smoothing of training
     data: Literal["dev", "first-arm-train"] = "dev"
+    calibrated: bool = False  # at the best softmax temperature, so that being too sure of itself does not count
 
     def imagine(self, scene: Scene) -> dict[str, Any]:
         arms = scene.losses if self.arms == "all" else scene.train_losses
@@ -155,9 +158,25 @@ class SourceGain(Measure):
     weights: Weights = "raw"
 
     def imagine(self, scene: Scene) -> dict[str, Estimate]:
-        """A scripted student takes more from the source the lower its loss is."""
+        """A scripted student takes more from the source the lower its loss is, and nothing where pairs do not match."""
         arms = scene.losses if self.arms == "all" else scene.train_losses
-        return {arm: Estimate(math.exp(-scene.losses[arm]), 0.01) for arm in arms}
+        return {arm: Estimate(scene.aligned.get(arm, 1.0) * math.exp(-scene.losses[arm]), 0.01) for arm in arms}
+
+
+@dataclass(frozen=True)
+class TrainSampleLoss(Measure):
+    """Loss on always the same training sentences of every arm, in evaluation mode: a mapping from arms.
+
+    They are spread over the arm's text, so the student has seen all of them after the arm's first epoch; a teacher can
+    tell from the tokens seen. Far below the dev loss, they are learned by heart, or easier than the dev sentences.
+    """
+
+    record: ClassVar[str | None] = "train_sample_loss"
+    tokens: int = 2_000  # target tokens of each arm, about
+    weights: Weights = "raw"
+
+    def imagine(self, scene: Scene) -> dict[str, float]:
+        return {arm: scene.sampled.get(arm, loss) for arm, loss in scene.losses.items()}
 
 
 @dataclass(frozen=True)
@@ -236,7 +255,7 @@ class Alignment(Measure):
     """
 
     record: ClassVar[str | None] = "alignment"
-    refresh: int = 100  # updates
+    refresh: int = 120  # updates
     tokens: int = 150  # target tokens of each language, about
     direction: Literal["loss", "source-gain", "both"] = "loss"
     weights: Weights = "average"
@@ -263,6 +282,106 @@ class Alignment(Measure):
         mean = sum(effects.values()) / len(effects)
         by_language = {name: (updates * effect, updates * effect**2) for name, effect in effects.items()}
         return Aligned(updates * mean, updates * mean**2, updates, by_language if self.languages else {})
+
+
+class Products(NamedTuple):
+    """Of an arm's training gradient with the gradients of dev languages: the weighted mean, and each if asked for."""
+
+    mean: float
+    languages: Mapping[str, float] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class GradientProducts(Measure):
+    """Gradients of training sentences of each arm along those of dev sentences: arm to :class:`Products`.
+
+    Each gradient is of about ``tokens`` target tokens, in rotation; one for each arm and one for each dev language.
+    ``divided_by``: both norms, which makes it the cosine; the mean norm of the arms' gradients; or nothing.
+    ``targets``: dev languages that count alike; none: those of the goal, with its weights. ``languages``: also by dev
+    language, which takes memory for one gradient of each.
+    """
+
+    record: ClassVar[str | None] = "gradient_products"
+    divided_by: Literal["norms", "mean-norm", "nothing"] = "norms"
+    tokens: int = 300
+    targets: tuple[str, ...] = ()
+    weights: Weights = "average"
+    languages: bool = False
+
+    def imagine(self, scene: Scene) -> dict[str, Products]:
+        """A scripted student shows the effects of one more update; as cosines, those of an arm have length one."""
+        norms = {arm: math.hypot(*scene.effects[arm].values()) or 1.0 for arm in scene.losses}
+        divisors = {
+            "norms": norms,
+            "mean-norm": dict.fromkeys(norms, sum(norms.values()) / len(norms)),
+            "nothing": dict.fromkeys(norms, 1.0),
+        }[self.divided_by]
+        found = {}
+        for arm, divisor in divisors.items():
+            effects = {name: effect / divisor for name, effect in scene.effects[arm].items()}
+            targets = self.targets or tuple(effects)
+            mean = sum(effects[name] for name in targets) / len(targets)
+            found[arm] = Products(mean, {name: effects[name] for name in targets} if self.languages else {})
+        return found
+
+    def written(self, value: Mapping[str, Products]) -> dict[str, Any]:
+        """The mean of each arm; with ``languages`` the product with each of them, rounded."""
+        if not self.languages:
+            return {arm: products.mean for arm, products in value.items()}
+        return {arm: {name: float(f"{x:.4g}") for name, x in each.languages.items()} for arm, each in value.items()}
+
+
+class Moments(NamedTuple):
+    """Of the gradients of an arm's training sentences, with respect to the loss in nats per token."""
+
+    squared_norm: float  # of their mean; an unbiased estimate, so it can be below 0
+    variance: float  # of the gradient of a single sentence, summed over all weights
+    loss: float  # mean loss of the same sentences
+
+
+@dataclass(frozen=True)
+class GradientMoments(Measure):
+    """Norm and variance of the training gradients of each arm: arm to :class:`Moments`.
+
+    Two half batches with gradients g and h: the squared norm is g.h, the variance of one of n sentences of a half is
+    n |g - h|^2 / 2. About ``tokens`` target tokens for both halves together, in rotation.
+    """
+
+    tokens: int = 600
+    weights: Weights = "average"
+
+    def imagine(self, scene: Scene) -> dict[str, Moments]:
+        """An arm with more effect on itself has the larger gradient; what is badly learned varies more."""
+        own = {arm: effects.get(arm, max(effects.values())) for arm, effects in scene.effects.items()}
+        return {arm: Moments(own[arm], 0.01 * loss, loss) for arm, loss in scene.losses.items()}
+
+
+UncertaintyKind = Literal[
+    "entropy", "end-entropy", "probability", "mean-probability", "variance", "combined", "cross-entropy"
+]
+
+
+@dataclass(frozen=True)
+class Uncertainty(Measure):
+    """How unsure the student is of dev sentences of each arm, under dropout: a mapping from arms (Wu et al. 2021).
+
+    ``entropy`` of the predictions for each token, ``end-entropy`` of those at the end of a sentence; one minus the
+    ``probability`` of the likeliest tokens of a sentence together, or their geometric mean (``mean-probability``);
+    ``variance`` of their log-probabilities within a sentence; ``combined``: exp(variance / mean log-probability);
+    ``cross-entropy``: the loss, without dropout. Means over sentences, in rotation, and over ``samples`` of dropout.
+    """
+
+    record: ClassVar[str | None] = "uncertainty"
+    kind: UncertaintyKind = "entropy"
+    samples: int = 4
+    tokens: int = 300
+    weights: Weights = "average"
+
+    def imagine(self, scene: Scene) -> dict[str, float]:
+        """An entropy like the loss; a probability like that of a token with this loss."""
+        if self.kind in ("entropy", "end-entropy", "cross-entropy", "variance"):
+            return dict(scene.losses)
+        return {arm: 1 - math.exp(-loss) for arm, loss in scene.losses.items()}
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from machine.pieces import BENCHMARKS, Piece, plan
+from rota.teachers.weights.presets import PRESETS
 from rows import Results, Row, row, written
 from run import measure
 
@@ -70,7 +71,7 @@ def test_another_file_is_not_taken_for_results(tmp_path):
 def test_the_plan_has_each_preset_and_number_of_threads_and_memory_at_four_sizes():
     pieces = plan([], ["small", "base"], [1, 2], data=None, quick=False)
     counts = {name: sum(piece.benchmark == name for piece in pieces) for name in BENCHMARKS}
-    assert counts == {"limit": 4, "time": 4, "data": 2, "teachers": 8, "memory": 8}
+    assert counts == {"limit": 4, "time": 4, "data": 2, "teachers": 8 + 2 * (1 + len(PRESETS)), "memory": 8}
     assert len({(piece.benchmark, piece.setting) for piece in pieces}) == len(pieces)
     assert {piece.threads for piece in pieces if piece.benchmark == "memory"} == {1}, "which threads do not change"
 

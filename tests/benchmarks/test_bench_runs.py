@@ -68,7 +68,7 @@ def test_the_streams_are_measured_beside_an_update(data):
 
 def test_a_static_teacher_costs_next_to_nothing_and_rotation_less_than_the_whole_state(data):
     what = "share of the run, decisions and observations"
-    teachers = ("uniform", "dqn", "dqn, refresh 1/5")
+    teachers = ("uniform", "dqn", "dqn, refresh 1/5", "align")
     rows = {name: found(Piece("teachers", "tiny", 100, 400, 1, 1, name, str(data))) for name in teachers}
     assert rows["uniform"][what].ratio is None
     assert rows["uniform"][what].value < rows["dqn"][what].value
@@ -76,6 +76,8 @@ def test_a_static_teacher_costs_next_to_nothing_and_rotation_less_than_the_whole
     predicted = {name: rows[name]["predicted from operations"].value for name in teachers}
     assert predicted["uniform"] == 0
     assert 0 < predicted["dqn, refresh 1/5"] < predicted["dqn"]
+    assert 0 < predicted["align"] < predicted["dqn, refresh 1/5"]
+    assert rows["align"][what].value > 0
 
 
 @pytest.fixture
@@ -160,3 +162,11 @@ def test_our_driver_counts_every_target_token_once(data, tmp_path):
     subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     (update,) = map(json.loads, out.read_text().splitlines())
     assert update["tokens"] == update["positions"] == tokens
+
+
+@pytest.mark.parametrize("name", ["exp3-s", "odm", "loss-softmax", "multidds-s", "multiuat", "pike"])
+def test_what_a_preset_measures_is_in_its_time_and_in_its_prediction(data, name):
+    """One of each kind of measure."""
+    rows = found(Piece("teachers", "tiny", 100, 400, 1, 1, name, str(data)))
+    assert 0 < rows["share of the run, decisions and observations"].value < 100
+    assert (rows["predicted from operations"].value > 0) == (name != "odm"), "training losses cost nothing"

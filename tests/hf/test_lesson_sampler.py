@@ -221,3 +221,8 @@ def test_orders_do_not_depend_on_when_the_other_arm_is_played():
     assert first[:shorter] == second[:shorter]
     assert shorter >= 6
     assert np.unique(first[:10]).size == len(first[:10])
+
+
+def test_a_teacher_by_its_name_fits_the_length_of_the_run():
+    made = sampler("dqn", steps=400)
+    assert made.config.replay_minimum < 40  # it decides 40 times at most; the paper's number is 1,000

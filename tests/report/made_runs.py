@@ -15,7 +15,8 @@ def make_run(
 
     ``records``: ``dev_losses``, step to language to loss; ``scores``, metric to language to score; ``chosen``, extra
     fields of the scores such as ``select``; ``selected``, the step of the best model; ``observations`` and
-    ``decisions``, entries as training writes them, the latter by step; ``alarms`` likewise; ``goal``, as in the config.
+    ``decisions``, entries as training writes them, the latter by step; ``alarms`` and ``spot_checks`` likewise;
+    ``goal``, as in the config.
     """
     folder.mkdir(parents=True)
     done = steps if done is None else done
@@ -31,6 +32,8 @@ def make_run(
     losses = records.get("dev_losses", {})
     write_lines(folder / "validations.jsonl", [{"step": step, "dev_loss": loss} for step, loss in losses.items()])
     write_lines(folder / "observations.jsonl", records.get("observations", []))
+    if "spot_checks" in records:
+        write_lines(folder / "spot_checks.jsonl", records["spot_checks"])
     if "alarms" in records:
         write_lines(folder / "alarms.jsonl", records["alarms"])
     write_lines(folder / "timings.jsonl", [timing(step, **records.get("time", {})) for step in (done // 2, done)])

@@ -15,6 +15,7 @@ from rota.report.numbers.planned import (
     planned_results,
     residual_variance,
 )
+from rota.report.sentences import how_made
 from rota.report.study import read_study
 
 SEEDS = (1, 2, 3, 4)
@@ -287,3 +288,15 @@ def test_a_suite_with_several_corpora_has_one_page_for_all_and_one_for_each(rota
     rota("report", tmp_path / "records", "--out", tmp_path / "again")
     again = (tmp_path / "again" / "tables" / "planned.csv").read_bytes()
     assert again == (tmp_path / "report" / "tables" / "planned.csv").read_bytes()
+
+
+def test_a_page_says_which_rows_began_from_one_checkpoint_and_where_they_did_not(tmp_path):
+    folder = make_study(tmp_path)
+    for row, checkpoint in (("align", "a"), ("t2", "a"), ("t5", "b")):
+        path = folder / row / "seed-1" / "run.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"stem": {"step": 4, "checkpoint": checkpoint}}))
+    said = " ".join(how_made(read_study([folder])))
+    assert "ALIGN, T2 and T5 began where their common warm-up ended, from one checkpoint for each seed" in said
+    assert "But runs of seed 1 began from different checkpoints." in said
+    path.write_text(path.read_text().replace('"checkpoint": "b"', '"checkpoint": "a"'))
+    assert "different checkpoints" not in " ".join(how_made(read_study([folder])))

@@ -99,6 +99,7 @@ def make_one(folder, teacher, seed):
         decisions=values if learned else {},
         observations=told if learned else [],
         goal={"az": 2, "tr": 1},
+        spot_checks=[{"step": 20, "dev_source_gain": everywhere([0.2, 0.1]), "epochs": everywhere(3.0)}],
     )
     for step in (4, 8) if teacher == "dqn" else ():
         (folder / "policy").mkdir(exist_ok=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from rota.measures import DevLoss, GroupLosses, JointLoss, Measure, TrainLoss
+from rota.measures import DevLoss, GroupLosses, JointLoss, Measure, SourceGain, TrainLoss, TrainSampleLoss
 from rota.simulation.simulate import best_mixture, compare, fixed_mixture, simulate, simulate_config
 from rota.simulation.worlds import WORLDS, ScriptedStudent, make_world
 from rota.teachers import Static
@@ -133,7 +133,7 @@ def test_an_arm_that_the_world_does_not_have_is_named():
 
 
 def test_an_unknown_world_is_named():
-    with pytest.raises(ValueError, match="unknown world 'mars'; there are stationary, switch, transfer"):
+    with pytest.raises(ValueError, match="unknown world 'mars'; there are stationary, switch, transfer, noisy,"):
         make_world("mars", 10)
     with pytest.raises(ValueError, match="steps is 0"):
         make_world("switch", 0)
@@ -193,6 +193,72 @@ def test_a_result_is_plain_json():
     assert result.steps[-1] == 250
     assert all(len(curve) == len(result.steps) for curve in [*result.losses.values(), *result.played.values()])
     assert result.macro_loss == pytest.approx(np.mean(list(result.final_losses.values())))
+
+
+def test_noise_in_the_arms_halves_what_their_updates_teach_and_shows_in_their_training_loss():
+    clean, noisy = make_world("transfer", 1000), make_world("noisy", 1000)
+    factors = {arm: noisy.transfer[i, i] / clean.transfer[i, i] for i, arm in enumerate(clean.arms)}
+    assert factors == {arm: 0.5 if arm in ("ru", "pt") else 1.0 for arm in clean.arms}
+    start = float(student(clean).losses()[clean.arms.index("ru")])
+    assert student(noisy).update("ru") == pytest.approx(0.5 * start + 0.5 * 5.0)
+
+
+def test_a_useless_arm_has_the_dev_set_of_its_language_and_teaches_next_to_nothing():
+    world = make_world("useless", 3000)
+    assert world.languages == make_world("transfer", 3000).arms
+    pupil = student(world)
+    for _ in range(300):
+        pupil.update("gl-web")
+    after = dict(zip(world.arms, pupil.losses(), strict=True))
+    other = student(world)
+    for _ in range(300):
+        other.update("gl")
+    taught = dict(zip(world.arms, other.losses(), strict=True))
+    assert after["gl-web"] == after["gl"]
+    # Exposure 300 * 0.01 and 300 * 1.05, in units of 10; floor 1.5, scale 6.5, power 0.5.
+    assert after["gl"] == pytest.approx(1.5 + 6.5 / np.sqrt(1.3))
+    assert taught["gl"] < 2.8
+    assert pupil.update("gl-web") == 5.0, "its targets can only be guessed"
+    window = Window((), {"gl-web": (5.0, 1)})
+    gains = SourceGain().imagine(other.scene(window))
+    assert gains["gl-web"].value == 0.0 < gains["gl"].value
+
+
+def test_a_copy_teaches_what_its_text_teaches_and_counts_for_its_epochs():
+    world = replace(make_world("useless", 3000), epochs=2.0, overfit=0.5, noise=0.0)
+    both, alone = student(world), student(world)
+    for _ in range(2 * world.sizes["pt"]):
+        both.update("pt")
+        both.update("pt-copy")
+        alone.update("pt")
+        alone.update("pt")
+    assert both.losses() == pytest.approx(alone.losses())
+    pt = world.arms.index("pt")
+    exposure = 4 * world.sizes["pt"] * 1.05
+    expected = 1.2 + 6.5 / np.sqrt(1 + exposure / 10) + 0.5 * np.log(2)
+    assert both.losses()[pt] == pytest.approx(expected)
+
+
+def test_repetition_takes_from_dev_sentences_what_it_gives_to_training_sentences():
+    world = replace(make_world("repeated", 3000), noise=0.0)
+    pupil = student(world)
+    for _ in range(120 * world.sizes["az"]):
+        pupil.update("az")
+    scene = pupil.scene(Window((), {"az": (1.0, 1)}))
+    sampled = TrainSampleLoss().imagine(scene)
+    # Twice the sixty epochs that do no harm.
+    assert scene.losses["az"] - sampled["az"] == pytest.approx(2 * 0.6 * np.log(2))
+    assert sampled["ru"] == scene.losses["ru"]
+
+
+def test_the_mean_is_over_languages_not_over_arms():
+    world = make_world("useless", 300)
+    result = simulate_config(UniformConfig(), world, 300)
+    own = [result.final_losses[arm] for arm in world.languages]
+    assert result.macro_loss == pytest.approx(np.mean(own))
+    assert len(result.final_losses) == 10
+    assert sum(world.classroom(300).goal.values()) == pytest.approx(1.0)
+    assert set(world.classroom(300).goal) == set(world.languages)
 
 
 def test_the_same_seed_gives_the_same_simulation():

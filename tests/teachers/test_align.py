@@ -265,15 +265,15 @@ def test_the_gate_stays_open_while_the_student_does_not_translate_yet():
     assert shares(teacher, 30) == pytest.approx(dict.fromkeys(ARMS, 0.25))
 
 
-def test_a_reading_has_as_many_tokens_as_a_hundredth_of_the_computation_allows():
+def test_a_reading_has_as_many_tokens_as_half_a_percent_of_the_computation_allows():
     def tokens(update_tokens, steps=4000, **settings):
         room = Classroom(CLASSROOM.sizes, CLASSROOM.low_resource, steps=steps, update_tokens=update_tokens)
         config = teacher_from({"name": "align", "gate_every": "5%", **settings})
         return config.build(room, np.random.default_rng(1)).gate.measure.tokens
 
-    # 200 updates of 100 tokens, 1 % of which, three passes each, is 600: two passes of four arms with 75 tokens each.
+    # 200 updates of 800 tokens, 0.5 % of which, three passes each, is 2,400: two passes of four arms with 300 each.
+    assert tokens(800) == 300
     assert tokens(100) == 100, "the fewest"
-    assert tokens(400) == 300
     assert tokens(8_000) == 2_000, "the most"
     assert tokens(400, gate_tokens=70) == 70
 

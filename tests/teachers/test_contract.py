@@ -96,6 +96,14 @@ CASES = {
         "decide_every": 3,
     },
     "align by its gate alone": {"name": "align", "direction": "none", "observe_every": 1, "gate_every": 3},
+    "caps": {"name": "caps", "look_every": 10, "patience": 2},
+    "caps that observes rarely": {
+        "name": "caps",
+        "look_every": 12,
+        "patience": 1,
+        "decide_every": 2,
+        "observe_every": 4,
+    },
     "replay-proportions": {"name": "replay-proportions", "run": "other", "warmup": 10},
     "replay-shuffled": {"name": "replay-shuffled", "run": "other", "window": 7},
     "replay-exact": {"name": "replay-exact", "run": "other"},
@@ -154,7 +162,9 @@ def test_open_loop_schedules_do_not_listen_and_the_others_do(case):
     name = CASES[case]["name"]
     watches = CASES[case].get("curriculum", {}).get("name") in ("norm", "relative-loss", "actor-critic")
     listens = (
-        watches or name.startswith(("tscl", "dqn", "kumar", "align", "own_", "weight", "ccl-m")) or name in PRESETS
+        watches
+        or name.startswith(("tscl", "dqn", "kumar", "align", "caps", "own_", "weight", "ccl-m"))
+        or name in PRESETS
     )
     assert Rehearsal(CASES[case]).turns.listens == listens
 

@@ -3,6 +3,7 @@
 import pytest
 import weight_traces as traces
 
+from rota.teachers.weights.presets import PRESETS
 from rota.testing import Rehearsal
 
 CASES = {
@@ -19,7 +20,21 @@ CASES = {
     "relative-decrease": (traces.RelativeDecrease, {}),
     "skill-it": (traces.SkillIt, {"related": [["az", "tr"]]}),
     "skill-it, as published": (traces.SkillItAsPublished, {"variant": "source", "related": [["az", "tr"]]}),
+    "multidds-s": (traces.Drift, {}),
+    "multidds-s, as published": (traces.Adam, {"variant": "source", "reweight_every": 4}),
+    "multiuat": (traces.Uncertain, {}),
+    "multiuat, as published": (traces.UncertainAdam, {"variant": "source", "reweight_every": 4}),
+    "zaremoodi": (traces.Zaremoodi, {}),
+    "pike": (traces.PiKE, {}),
+    "pike, as published": (traces.PiKEAsPublished, {"variant": "source"}),
+    "doge": (traces.DoGE, {}),
+    "doge, as published": (traces.DoGEAsPublished, {"variant": "source"}),
+    "dynamix-sft": (traces.DynamixSFT, {}),
 }
+
+
+def test_every_preset_has_a_trace():
+    assert {case.partition(",")[0] for case in CASES} | {"jean-implicit"} == set(PRESETS)
 
 
 def beside_its_trace(name, trace, settings, turns=60):

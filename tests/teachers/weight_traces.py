@@ -299,3 +299,152 @@ class SkillItAsPublished(SkillIt):
 
     def change(self, decision):
         self.q = softmax({arm: 0.5 * value for arm, value in self.values().items()})
+
+
+class Gradients(Trace):
+    """Base of those that follow gradients: the scripted student's effects take their place."""
+
+    def rows(self):
+        return {arm: {name: self.room.effect(arm, name) for name in self.arms} for arm in self.arms}
+
+    def cosines(self):
+        """Mean over the dev languages; the effects of an arm as a vector of length one."""
+        return {
+            arm: statistics.fmean(
+                effect / math.sqrt(math.fsum(each**2 for each in row.values())) for effect in row.values()
+            )
+            for arm, row in self.rows().items()
+        }
+
+
+class Drift(Gradients):
+    """The actor's closed form: logits towards log(R / sum R) by 0.02 at most, R at least 0.001."""
+
+    def prior(self):
+        return dict(self.sizes)
+
+    def rewards(self):
+        return self.cosines()
+
+    def change(self, decision):
+        reward = normalised({arm: max(0.001, value) for arm, value in self.rewards().items()})
+        steps = {arm: math.log(reward[arm]) - math.log(self.q[arm]) for arm in self.arms}
+        self.q = softmax({arm: math.log(self.q[arm]) + max(-0.02, min(0.02, step)) for arm, step in steps.items()})
+
+
+class Adam(Drift):
+    """The actor of the published code: 200 steps of Adam on - sum R log p, its moments kept from round to round."""
+
+    floor = 0.0
+
+    def start_up(self):
+        self.psi = {arm: math.log(share) for arm, share in self.q.items()}
+        self.m, self.v, self.t = dict.fromkeys(self.arms, 0.0), dict.fromkeys(self.arms, 0.0), 0
+
+    def change(self, decision):
+        reward = self.rewards()
+        for _ in range(200):
+            self.t += 1
+            p = softmax(self.psi)
+            for arm in self.arms:
+                gradient = p[arm] * math.fsum(reward.values()) - reward[arm]
+                self.m[arm] = 0.9 * self.m[arm] + 0.1 * gradient
+                self.v[arm] = 0.999 * self.v[arm] + 0.001 * gradient**2
+                mean, square = self.m[arm] / (1 - 0.9**self.t), self.v[arm] / (1 - 0.999**self.t)
+                self.psi[arm] -= 1e-4 * mean / (math.sqrt(square) + 1e-8)
+        self.q = softmax(self.psi)
+
+
+class Uncertain(Drift):
+    """MultiUAT: an entropy that is the loss, on the scripted student."""
+
+    def rewards(self):
+        return self.dev()
+
+
+class UncertainAdam(Adam):
+    def rewards(self):
+        return self.dev()
+
+
+class Zaremoodi(Gradients):
+    """p proportional to the smoothed mean of <g_k, d_j> over the low-resource j, a thousandth of the most at least."""
+
+    def start_up(self):
+        self.smoothed = None
+
+    def change(self, decision):
+        now = {arm: (row["az"] + row["be"]) / 2 for arm, row in self.rows().items()}
+        old = self.smoothed or now
+        self.smoothed = {arm: 0.7 * old[arm] + 0.3 * now[arm] for arm in self.arms}
+        most = max(self.smoothed.values())
+        self.q = (
+            normalised({arm: max(value, most / 1000) for arm, value in self.smoothed.items()})
+            if most > 0
+            else dict.fromkeys(self.arms, 0.25)
+        )
+
+
+class Multiplied(Gradients):
+    """w_k <- w_k exp(eta x_k), from a uniform w."""
+
+    eta = 5 / 50  # 50 changes in 200 updates
+
+    def start_up(self):
+        self.log_w = dict.fromkeys(self.arms, 0.0)
+
+    def change(self, decision):
+        for arm, value in self.scaled(self.values()).items():
+            self.log_w[arm] += self.eta * value
+        self.q = softmax(self.log_w)
+
+    def scaled(self, values):
+        return self.standardised(values)
+
+
+class PiKE(Multiplied):
+    """x = |g|^2 - variance / (2 x 32)."""
+
+    def values(self):
+        return {arm: self.room.effect(arm, arm) - 0.01 * self.room.loss(arm) / 64 for arm in self.arms}
+
+
+class PiKEAsPublished(PiKE):
+    floor, eta = 0.0, 1.0
+
+    def scaled(self, values):
+        return values
+
+
+class DoGE(Multiplied):
+    """x = mean over j of <g_k, d_j> / mean norm of the g."""
+
+    def values(self):
+        rows = self.rows()
+        norm = statistics.fmean(math.sqrt(math.fsum(each**2 for each in row.values())) for row in rows.values())
+        return {arm: statistics.fmean(row.values()) / norm for arm, row in rows.items()}
+
+
+class DoGEAsPublished(DoGE):
+    every, floor, eta = 1, 0.0, 0.01
+
+    def scaled(self, values):
+        return {arm: max(0.0, min(5.0, value)) for arm, value in values.items()}
+
+
+class DynamixSFT(Gradients):
+    """p proportional to the prior x exp(Q), Q the smoothed |g|^2 / loss, from 0 to 1 over the arms."""
+
+    def prior(self):
+        return dict(self.sizes)
+
+    def start_up(self):
+        self.smoothed = None
+
+    def change(self, decision):
+        now = {arm: self.room.effect(arm, arm) / (self.room.loss(arm) + 1e-8) for arm in self.arms}
+        old = self.smoothed or now
+        self.smoothed = {arm: 0.7 * old[arm] + 0.3 * now[arm] for arm in self.arms}
+        low, high = min(self.smoothed.values()), max(self.smoothed.values())
+        tilt = {arm: math.exp((value - low) / (high - low)) for arm, value in self.smoothed.items()}
+        self.q = normalised({arm: self.sizes[arm] * tilt[arm] for arm in self.arms})

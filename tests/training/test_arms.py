@@ -11,16 +11,20 @@ from rota import api
 from rota.cli.views import data_table
 from rota.config import parse_config
 from rota.goal import resolve
-from rota.measures import DevLoss
+from rota.measures import DevLoss, Estimate
 from rota.report.figures.shares import share_windows
 from rota.report.study import read_study
 from rota.report.tables.budgets import data_table as corpus_table
 from rota.runs import Run
 from rota.teachers import Classroom, build_teacher, teacher_from
 from rota.teachers.dqn.policy import probe_checkpoint
+from rota.training.alarms.by_heart import ByHeart
+from rota.training.alarms.guard import watch_over
+from rota.training.alarms.losses import RisingLoss
 from rota.training.devsets import DevSets
 from rota.training.listeners import Display
-from rota.types import Route
+from rota.training.spot_checks import SpotCheck
+from rota.types import Decision, Route
 
 SIZES = {"gl": 20, "gl-web": 60, "pt": 120}
 LANGUAGE_OF = {"gl": "gl", "gl-web": "gl", "pt": "pt"}
@@ -156,3 +160,51 @@ def test_the_policy_of_a_q_network_has_languages_as_rows_and_arms_as_columns(dat
     assert probe.arms == ARMS
     assert np.shape(probe.matrix) == (2, 3)
     assert json.loads(probe.write(tmp_path / "probe.json").read_text())["arms"] == ARMS
+
+
+def validate(detector, losses, arms):
+    """Each validation after an update of every arm; returns what was raised."""
+    raised, seen = [], dict.fromkeys(arms, 0)
+    for step, loss in enumerate(losses, start=1):
+        for arm in arms:
+            seen[arm] += 100
+            detector.updated(step, Decision(arm, "sampled"), 3.0, dict(seen))
+        raised += detector.validated(step, loss)
+    return raised
+
+
+def test_an_open_loop_schedule_on_the_arms_of_a_language_trains_on_that_language():
+    """The loss of gl falls and rises; with nothing but sources of it, gl still counts as trained on."""
+    falling = [5 - 0.05 * number for number in range(20)]
+    losses = [{"gl": loss, "pt": 3.0} for loss in [*falling, 4.3, 4.5, 4.7]]
+    blind, seeing = RisingLoss(listens=False), RisingLoss(listens=False, language_of={"gl-web": "gl"})
+    assert validate(blind, losses, ["gl-web"]) == []
+    assert [alarm.kind for alarm in validate(seeing, losses, ["gl-web"])][:1] == ["rising-loss"]
+
+
+def test_rising_losses_are_those_of_the_goal():
+    falling = [5 - 0.05 * number for number in range(20)]
+    losses = [{"gl": loss, "pt": 9 - loss} for loss in [*falling, 4.3, 4.5, 4.7]]
+    options = {"listens": True, "guard": False, "decide_every": 1, "rng": np.random.default_rng(1)}
+    raised = {}
+    for goal in ("all", "gl"):
+        room = Classroom({"gl": 9, "pt": 9}, (), 100, goal=resolve(goal, ("gl", "pt")))
+        teacher = build_teacher(teacher_from("uniform"), room, np.random.default_rng(1))
+        _, alarms = watch_over(teacher, room, **options)
+        raised[goal] = [alarm.kind for alarm in validate(alarms, losses, ["gl", "pt"])]
+    assert raised["all"] == []
+    assert "rising-loss" in raised["gl"]
+
+
+def test_an_arm_is_learned_by_heart_when_the_loss_of_its_language_stands_still():
+    blind, seeing = ByHeart(), ByHeart({"gl-web": "gl"})
+    found = {}
+    for name, detector in (("blind", blind), ("seeing", seeing)):
+        kinds = []
+        for step in range(1, 13):
+            dev_loss = {"gl": 4.0 if step > 3 else 5.0 - step / 10}
+            loss = Estimate(4.0 - 0.3 * step, 0.01)
+            check = SpotCheck({}, {"gl-web": loss}, {}, dev_loss, {"gl-web": 9}, {"gl-web": 2.0 + step})
+            kinds += [alarm.kind for alarm in detector.checked(step, check)]
+        found[name] = set(kinds)
+    assert found == {"blind": set(), "seeing": {"by-heart"}}

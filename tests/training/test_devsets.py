@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from rota.data.store import Flat, Sentences
-from rota.measures import DevLoss, GroupLosses, JointLoss
+from rota.measures import DevLoss, GroupLosses, JointLoss, TrainSampleLoss
 from rota.training.devsets import DevSets
 from rota.training.probe import Probe
 from rota.training.turns import Window
@@ -205,3 +205,27 @@ def test_a_set_with_fewer_sentences_than_the_groups_hold_is_used_as_before():
     sets = make({"az": [1] * 7}, teacher_share=1.0)
     first, spread = (sets.groups(GroupLosses(groups=3, sentences=5, spread=each)) for each in (False, True))
     assert first.batches[0].target.tolist() == spread.batches[0].target.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_the_loss_on_training_sentences_is_of_the_same_ones_every_time_spread_over_the_text():
+    # az has the sentences 0 to 9 of two tokens each; 8 tokens are four sentences, every second one.
+    sets = make({"az": [2] * 10, "tr": [4] * 6})
+    student, measure = CountingStudent(), TrainSampleLoss(tokens=8)
+    probe = Probe(student, sets)
+    # Of az 0, 2, 4, 6: 3 nats per token. Of tr, two of the sentences 10 to 15, three apart: 10 and 13.
+    assert read(probe, measure) == {"az": 3.0, "tr": 11.5}
+    assert read(probe, measure) == {"az": 3.0, "tr": 11.5}
+    assert student.shown == [6, 6]
+
+
+def test_a_calibrated_dev_loss_is_the_lowest_over_temperatures():
+    class Sure(CountingStudent):
+        """Its loss is 3 + (inverse temperature - 0.7) squared: 3.09 as it is, 3 at its best."""
+
+        def examine(self, batches, *, temperatures, weights="raw"):
+            tokens = np.concatenate([batch.target_lengths for batch in batches])
+            sums = [tokens * (3 + (1 / each - 0.7) ** 2) for each in (1.0, *temperatures)]
+            return Examined(sums[0], tokens, tokens, np.array(sums[1:]))
+
+    sets = make({"az": [2] * 10, "tr": [4] * 6})
+    assert read(Probe(Sure(), sets), DevLoss(calibrated=True)) == {"az": pytest.approx(3.0)}

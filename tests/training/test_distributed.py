@@ -61,7 +61,14 @@ def steps_of(folder, case):
 
 
 @pytest.mark.parametrize(
-    ("alone", "together"), [("one", "two"), ("one-dqn", "two-dqn"), ("one-align", "two-align"), ("one", "parts")]
+    ("alone", "together"),
+    [
+        ("one", "two"),
+        ("one-dqn", "two-dqn"),
+        ("one-align", "two-align"),
+        ("one-dds", "two-dds"),
+        ("one", "parts"),
+    ],
 )
 def test_two_processes_train_as_one(folder, alone, together):
     assert codes(folder, together) == [0, 0], said(folder, together, 0) + said(folder, together, 1)
@@ -89,6 +96,15 @@ def test_the_gradients_of_two_processes_lead_where_those_of_one_do(folder):
         assert list(together["alignment"]) == list(alone["alignment"])
         for arm, sums in together["alignment"].items():
             assert sums == pytest.approx(alone["alignment"][arm], rel=1e-2)
+
+
+def test_the_cosines_of_two_processes_are_those_of_one(folder):
+    one, two = (list(read_record(folder / "runs" / name / "observations.jsonl")) for name in ("one-dds", "two-dds"))
+    assert len(one) == len(two) == 6
+    for alone, together in zip(one, two, strict=True):
+        assert set(alone["gradient_products"]) == {"lala", "lato"}
+        for arm, cosines in together["gradient_products"].items():
+            assert cosines == pytest.approx(alone["gradient_products"][arm], rel=1e-2)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -28,6 +28,11 @@ TEACHERS = {
     "odm": {},
     "chi-ibr": {"reweight_every": 4, "baseline": {"lala": 1.0, "lato": 2.0, "kiki": 3.0}},
     "jean-implicit": {"reweight_every": 3, "tokens": 100},
+    "multidds-s": {"reweight_every": 3, "tokens": 40, "map": True},
+    "multiuat": {"reweight_every": 3, "tokens": 40, "samples": 2, "prior": "uniform"},
+    "pike": {"reweight_every": 3, "tokens": 40},
+    "doge": {"reweight_every": 3, "tokens": 40},
+    "weights": {"signal": "alignment", "rule": "mirror", "reweight_every": 4, "tokens": 40, "scale": "across-arms"},
     "skill-it": {"reweight_every": 2, "tokens": 100, "related": [["lala", "lato"]]},
 }
 RECORDS = ("steps", "observations", "rewards", "validations")

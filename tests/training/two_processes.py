@@ -89,6 +89,7 @@ if __name__ == "__main__":
         "teacher={name: dqn, warmup: 6, decide_every: 2, epsilon_steps: 6, replay_minimum: 3, hidden: [8]}",
     )
     align = ("--set", "teacher={name: align, observe_every: 2, refresh: 3, tokens: 40, start: 6, gate_every: 4}")
+    dds = ("--set", "teacher={name: multidds-s, reweight_every: 3, tokens: 40, map: true}")
     long = ("--set", "training.steps=100k")
     run("one", 1, *train)
     run("two", 2, *train)
@@ -96,6 +97,8 @@ if __name__ == "__main__":
     run("two-dqn", 2, *train, *dqn)
     run("one-align", 1, *train, *align)
     run("two-align", 2, *train, *align)
+    run("one-dds", 1, *train, *dds)
+    run("two-dds", 2, *train, *dds)
     run("uneven", 2, *train, "--set", "training.accumulate=3")
     run("mistake", 2, *train, "--set", "training.step=3")
     run("parts", 2, *train, "--until", "7")

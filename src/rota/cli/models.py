@@ -27,7 +27,10 @@ def translate(
     model: Annotated[
         Path, typer.Argument(help="A run folder, or an export made with --to ctranslate2.", metavar="MODEL")
     ],
-    language: Annotated[str, typer.Option("--language", "-l", help="Language of the text.")],
+    language: Annotated[str, typer.Option("--from", "--language", "-l", help="Language of the text.")],
+    to: Annotated[
+        str | None, typer.Option("--to", help="Language to translate into; needed if the model has several.")
+    ] = None,
     step: Annotated[int | None, typer.Option(help="Which checkpoint of a run; by default the last.")] = None,
     selected: Annotated[
         bool, typer.Option("--selected", help="The model that rota evaluate --select found best, perhaps an ensemble.")
@@ -37,17 +40,18 @@ def translate(
 ) -> None:
     """Translate text from standard input, one sentence a line, to standard output.
 
-    Example: rota translate runs/my --language az < in.txt > out.txt
+    Example: rota translate runs/my --from az < in.txt > out.txt
     """
     from rota.data.corpora.parallel import decode_lines
 
     translator = _open(model, step, threads, selected=selected)
     translator.subwords.tag(language)  # an unknown language is a mistake even before the first line
+    translator.subwords.target_tag(to, translator.targets)
     lines = decode_lines(sys.stdin.buffer, "standard input")
     size = 1 if sys.stdin.isatty() else CHUNK  # a person who types a line wants its translation at once
     try:
         for chunk in _chunks(lines, size):
-            found = translator.translate(chunk, language, beam=beam)
+            found = translator.translate(chunk, language, to=to, beam=beam)
             sys.stdout.write("".join(" ".join(line.split()) + "\n" for line in found))
             sys.stdout.flush()
     except BrokenPipeError:  # the reader has seen enough, as in: rota translate ... | head

@@ -29,12 +29,12 @@ def power_view(plan: Plan, folder: Path, *, asked: bool) -> Group:
     from rota.report.numbers.planned import detectable
 
     found = detectable(plan, _studies(folder, asked=asked))
-    table = Table(box=None, padding=(0, 2), show_edge=False)
+    table = Table(box=None, padding=(0, 1), show_edge=False)
     names = [_name(each) for each in found]
-    table.add_column("test", no_wrap=True, min_width=max(map(len, names)))  # a truncated name may be that of another
+    table.add_column("test", overflow="fold")  # a truncated name may be that of another
     known = any(each.spread is not None for each in found)
     for column in ("seeds", "interest", *(("noise", "detects", "corrected", "needs") if known else ())):
-        table.add_column(column, justify="right", no_wrap=True)
+        table.add_column(column, justify="right", no_wrap=True, min_width=len(column))
     for name, each in zip(names, found, strict=True):
         numbers = [*map(_number, (each.spread, each.alone, each.corrected)), _needs(each)]
         table.add_row(name, str(each.seeds), _number(each.interest), *(numbers if known else []))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -39,9 +40,15 @@ def simulate(
     names: Annotated[
         list[str] | None, typer.Argument(help="Teachers; by default uniform, tscl and dqn.", metavar="TEACHER")
     ] = None,
-    world: Annotated[str, typer.Option(help="stationary, switch, transfer or forgetting.")] = "transfer",
+    world: Annotated[
+        str, typer.Option(help="stationary, switch, transfer, noisy, useless, repeated or forgetting.")
+    ] = "transfer",
     steps: Annotated[int, typer.Option(help="Updates of the scripted student.", min=1)] = 3000,
     seed: Annotated[int, typer.Option(help="The seed of teachers and noise.")] = 1,
+    all_: Annotated[
+        bool, typer.Option("--all", help="The league: every teacher, or those named, in five worlds, as Markdown.")
+    ] = False,
+    seeds: Annotated[int, typer.Option(help="Seeds of the league.", min=1)] = 20,
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -61,12 +68,30 @@ def simulate(
     from rota.simulation.simulate import compare
     from rota.simulation.worlds import make_world
 
+    if all_:
+        _league(names, steps, seeds, set_ or [])
+        return
     configs = {name: teacher_config(name, set_ or [], steps=steps) for name in names or ["uniform", "tscl", "dqn"]}
     results = compare(configs, make_world(world, steps), steps, seed=seed, guard=guard)
     views.console.print(views.simulation_table(results, f"world {world}, {steps:,} updates of a scripted student"))
     for name, result in results.items():
         for alarm in result.alarms:
             views.say(f"{name}, {alarm}")
+
+
+def _league(names: list[str] | None, steps: int, seeds: int, overrides: list[str]) -> None:
+    from rota.config import teacher_config
+    from rota.simulation.league import entrants, play
+
+    with views.ProgressBar() as progress:
+        named = {name: teacher_config(name, overrides, steps=steps) for name in names or []}
+        configs, left_out = (named, {}) if names else entrants(partial(teacher_config, steps=steps))
+        league = play(configs, seeds=seeds, steps=steps, left_out=left_out, progress=progress)
+    said = f"{steps:,} updates, {seeds} seeds, mean ± standard error"
+    views.say(f"gain over equal shares in thousandths of a nat, {said}\n")
+    views.say(league.markdown())
+    for name, why in league.left_out.items():
+        views.say(f"\nnot simulated: {name} ({why})")
 
 
 @app.command()

@@ -4,7 +4,8 @@ A teacher decides by the losses of its part, so those losses come out better tha
 other part are unseen by any teacher: validation losses, the choice of checkpoints and every dev score come from them.
 
 Dev sets of several languages often translate the same English. A teacher that sees a sentence in one language has seen
-its English, so the text of the target decides the part, and it is the same part in every language.
+its English, so the text of the target decides the part, and it is the same part in every language. From English into
+other languages it is the English source that decides.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def _teachers(dev: Sentences, arm: Arm, share: float, division: Division) -> Mas
         return None
     if division == "alternate":
         return None if stop - start == 1 else evenly(stop - start, share)
-    hashes = text_hashes(dev.target, start, stop)
+    hashes = text_hashes(dev.source if arm in dev.from_pivot else dev.target, start, stop)
     return None if len(np.unique(hashes)) == 1 else by_hash(hashes, share)
 
 

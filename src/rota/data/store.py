@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -165,7 +165,14 @@ class Side:
 class Sentences:
     """A split: every language, or every arm of the training text, is a contiguous range of sentence indices."""
 
-    def __init__(self, source: Flat, target: Flat, ranges: Mapping[Arm, tuple[int, int]]) -> None:
+    def __init__(
+        self,
+        source: Flat,
+        target: Flat,
+        ranges: Mapping[Arm, tuple[int, int]],
+        from_pivot: Collection[Arm] = (),
+    ) -> None:
+        self.from_pivot = frozenset(from_pivot)  # those whose source is the language that others are translated into
         self.source = source
         self.target = target
         self.ranges = dict(ranges)
@@ -298,7 +305,8 @@ class Store:
         if split not in self._splits:
             extents = self.manifest.splits[split]
             ranges = {arm: (extent.start, extent.start + extent.sentences) for arm, extent in extents.items()}
-            self._splits[split] = Sentences(self._map(split, "source"), self._map(split, "target"), ranges)
+            from_pivot = [name for name in extents if self.route(name).source == self.manifest.target]
+            self._splits[split] = Sentences(self._map(split, "source"), self._map(split, "target"), ranges, from_pivot)
         return self._splits[split]
 
     def text(self, split: Split, arm: Arm) -> list[Pair]:

@@ -99,9 +99,25 @@ class Subwords:
         tag = self.tag(arm)
         return [[tag, *ids, EOS] for ids in self._encode(texts)]
 
-    def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
-        """Each as subwords, end of sentence."""
-        return [[*ids, EOS] for ids in self._encode(texts)]
+    @property
+    def languages(self) -> list[str]:
+        """Those with a tag, in the order of the tags."""
+        return list(self._tags)
+
+    def encode_targets(self, texts: Sequence[str], language: str | None = None) -> list[list[int]]:
+        """Each as subwords, end of sentence; of a model with several target languages after the tag of this one."""
+        start = [] if language is None else [self.tag(language)]
+        return [[*start, *ids, EOS] for ids in self._encode(texts)]
+
+    def target_tag(self, language: str | None, targets: Sequence[str]) -> int | None:
+        """The tag that a translation into a language begins with; None if the model has one target language alone."""
+        if language is not None and language not in targets:
+            raise ValueError(f"the model does not translate into {language!r}; it does into {', '.join(targets)}")
+        if len(targets) == 1:
+            return None
+        if language is None:
+            raise ValueError(f"the model translates into {', '.join(targets)}; say into which one, for example --to en")
+        return self.tag(language)
 
     def decode(self, ids: Sequence[int] | IntArray) -> str:
         """The text without tags and symbols; ``decode`` of an encoded raw text is that text, stripped."""

@@ -12,7 +12,7 @@ import numpy as np
 from rota.data.store import Store
 from rota.evaluation.evaluate import open_data, read_comet, read_translations
 from rota.evaluation.losses import read_losses
-from rota.evaluation.metrics import OF_SUMS, groups, score
+from rota.evaluation.metrics import OF_SUMS, directions, groups, score
 from rota.evaluation.significance import (
     BOOTSTRAPS,
     TRIALS,
@@ -259,7 +259,8 @@ def _rows(
     resamples: int,
     trials: int,
 ) -> list[Row]:
-    everyone = {arm: [arm] for arm in paired} | groups(paired, store.low_resource) | goal
+    everyone = {arm: [arm] for arm in paired} | groups(paired, store.low_resource)
+    everyone |= directions(paired, store.manifest.routes) | goal
     bootstraps = paired_bootstrap(paired, metric, everyone, resamples=resamples)
     p_values = paired_randomisation(paired, metric, everyone, trials=trials)
     rows = []

@@ -17,7 +17,7 @@ from rota.files import write_atomically
 from rota.goal import Goal
 from rota.runs import Entry, Run
 from rota.runs.standing import Model, Scores, Split, evaluated
-from rota.types import Arm
+from rota.types import Arm, Route
 
 if TYPE_CHECKING:
     from rota.evaluation.comet import Comet
@@ -35,6 +35,7 @@ class Evaluation:
     sentences: Mapping[Arm, int]
     selection: Selection | None = None  # how the model was chosen; None: it was named, or is the last
     goal: Goal = field(default_factory=dict)  # of the run; empty: all languages alike
+    routes: Mapping[Arm, Route] = field(default_factory=dict)  # of the run; empty: every language into the same one
 
     @property
     def step(self) -> int:
@@ -49,7 +50,7 @@ class Evaluation:
         return {arm: found.value for arm, scores in self.scores.items() for found in scores if found.metric == metric}
 
     def averages(self, metric: str) -> dict[str, float]:
-        return averages(self.values(metric), self.low_resource, self.goal)
+        return averages(self.values(metric), self.low_resource, self.goal, self.routes)
 
 
 def evaluate(
@@ -89,7 +90,8 @@ def evaluate(
             scores[arm] += score(read_lines(paths[arm]), references, metrics=config.translated)
         if "loss" in config.metrics:
             scores[arm].append(losses.of(arm))
-    evaluation = Evaluation(model, split, scores, store.low_resource, paths, sentences, selection, loader.run.goal)
+    run, low = loader.run, store.low_resource
+    evaluation = Evaluation(model, split, scores, low, paths, sentences, selection, run.goal, run.routes)
     _record(loader.run, evaluation, config)
     return evaluation
 

@@ -15,7 +15,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from rota.goal import Goal, goal_mean, is_alike
-from rota.types import Arm, FloatArray
+from rota.types import Arm, FloatArray, Route
 
 if TYPE_CHECKING:
     from rota.evaluation.comet import Comet
@@ -67,12 +67,19 @@ def make_metric(name: str) -> Any:
     return METRICS[name]()
 
 
-def averages(values: Mapping[Arm, float], low_resource: Iterable[Arm], goal: Goal | None = None) -> dict[str, float]:
+def averages(
+    values: Mapping[Arm, float],
+    low_resource: Iterable[Arm],
+    goal: Goal | None = None,
+    routes: Mapping[Arm, Route] | None = None,
+) -> dict[str, float]:
     """Means over the low-resource, the high-resource and all languages; a group without languages is left out.
 
-    With a goal other than all languages alike, its mean comes last.
+    With several directions there are also those into and out of each language that has at least two of either. With a
+    goal other than all languages alike, its mean comes last.
     """
-    found = {name: sum(values[arm] for arm in arms) / len(arms) for name, arms in groups(values, low_resource).items()}
+    grouped = groups(values, low_resource) | directions(values, routes or {})
+    found = {name: sum(values[arm] for arm in arms) / len(arms) for name, arms in grouped.items()}
     if goal and set(goal) <= set(values) and not is_alike(goal, values):
         found["goal"] = goal_mean(values, goal)
     return found
@@ -87,6 +94,19 @@ def groups(languages: Iterable[Arm], low_resource: Iterable[Arm]) -> dict[str, l
         "macro": everyone,
     }
     return {name: arms for name, arms in found.items() if arms}
+
+
+def directions(sets: Iterable[Arm], routes: Mapping[Arm, Route]) -> dict[str, list[Arm]]:
+    """Test sets into, and out of, the same language; only of those with several target languages, and two sets."""
+    known = [(name, routes[name]) for name in sets if name in routes]
+    if len({route.target for _, route in known}) < 2:
+        return {}
+    found: dict[str, list[Arm]] = {}
+    for name, route in known:
+        found.setdefault(f"into {route.target}", []).append(name)
+    for name, route in known:
+        found.setdefault(f"out of {route.source}", []).append(name)
+    return {name: arms for name, arms in found.items() if len(arms) > 1}
 
 
 # N sentences, C counts of a sentence; "..." any number of sums

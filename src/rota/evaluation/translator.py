@@ -1,6 +1,6 @@
 """A trained run as a translator, and its translations of dev and test sets as files, which are made once.
 
-Text goes in, English comes out: by one checkpoint, by the average of several, or by an ensemble.
+Text goes in, its translation comes out: by one checkpoint, by the average of several, or by an ensemble.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ _REMEDY = "use fewer (--combine last), or leave the GPU out with CUDA_VISIBLE_DE
 class Translator:
     """Networks that share one vocabulary; several of them are an ensemble."""
 
-    def __init__(self, networks: Sequence[Transformer], subwords: Subwords) -> None:
+    def __init__(self, networks: Sequence[Transformer], subwords: Subwords, targets: Sequence[str] = ("en",)) -> None:
         self.networks, self.subwords = networks, subwords
+        self.targets = tuple(targets)  # the languages that it translates into
 
     @classmethod
     def load(
@@ -66,6 +67,7 @@ class Translator:
         texts: Sequence[str],
         language: str | Sequence[str],
         *,
+        to: str | Sequence[str] | None = None,
         beam: int = 5,
         length_penalty: float = 1.0,
         progress: Callable[[int], None] | None = None,
@@ -73,13 +75,23 @@ class Translator:
     ) -> list[str]:
         """Translations in the order of ``texts``, blank for blank; ``progress`` is told how many were done just now.
 
-        ``language`` is that of all texts, or one for each; ``cache``: see :func:`rota.student.search.translate`.
+        ``language`` is that of all texts, or one for each, as is ``to``, the language to translate into; it can be left
+        out if the model has one alone. ``cache``: see :func:`rota.student.search.translate`.
         """
         languages = [language] * len(texts) if isinstance(language, str) else list(language)
+        into = [to] * len(texts) if isinstance(to, str) or to is None else list(to)
+        tags = {each: self.subwords.target_tag(each, self.targets) for each in dict.fromkeys(into)}
         tidied = [tidy(text) for text in texts]
         indices, sources = self._encode(tidied, languages)
+        first = [tag for index in indices if (tag := tags[into[index]]) is not None]
         found = translate(
-            self.networks, sources, beam=beam, length_penalty=length_penalty, progress=progress, cache=cache
+            self.networks,
+            sources,
+            beam=beam,
+            length_penalty=length_penalty,
+            progress=progress,
+            cache=cache,
+            first=first or None,
         )
         translations = [""] * len(texts)
         for index, text in zip(indices, self.subwords.decode_batch([best.ids for best in found]), strict=True):
@@ -117,7 +129,7 @@ class Loader:
             networks = [self.network(step) for step in chosen]
             if combine == "average" and len(networks) > 1:
                 networks = [self._make(average_weights([network.state_dict() for network in networks]))]
-        return Translator(networks, self.subwords)
+        return Translator(networks, self.subwords, self.run.targets)
 
     def network(self, step: int) -> Transformer:
         if step not in self._networks:
@@ -183,9 +195,11 @@ class Translations:
         return paths
 
     def _translate(self, model: Model, texts: Mapping[Arm, Sequence[str]], counter: Counter) -> list[str]:
+        routes = {arm: self.loader.run.route(arm) for arm in texts}
         return self.loader.translator(model.steps, model.combine).translate(
             [text for each in texts.values() for text in each],
-            [self.loader.run.route(arm).source for arm, each in texts.items() for _ in each],
+            [routes[arm].source for arm, each in texts.items() for _ in each],
+            to=[routes[arm].target for arm, each in texts.items() for _ in each],
             beam=self.config.beam,
             length_penalty=self.config.length_penalty,
             progress=counter.add,

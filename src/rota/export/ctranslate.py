@@ -13,10 +13,14 @@ import torch
 
 from rota.data.corpora.parallel import tidy
 from rota.data.subwords import BOS, EOS, SPECIALS, UNK, Subwords
+from rota.files import read_json_if_whole
 from rota.student.search import MAX_LENGTH
 from rota.student.transformer import FIRST_POSITION, DecoderLayer, EncoderLayer, Transformer, sinusoids
 
 WEIGHTS: Final = "model.bin"
+MARK: Final = "rota.json"
+"""Written into every export: what it was made of, and that an export may be put in its place."""
+
 VOCABULARY: Final = "shared_vocabulary.json"
 LONGEST_SOURCE: Final = 1024
 """Positions in the model; what a source has beyond is cut off. Our own search has no such limit."""
@@ -105,6 +109,7 @@ class CTranslator:
             )
         library = _library()
         self.subwords = Subwords.load(folder / "tokenizer.json")
+        self.targets: tuple[str, ...] = tuple((read_json_if_whole(folder / MARK) or {}).get("targets", ("en",)))
         self._tokens: list[str] = json.loads((folder / VOCABULARY).read_text(encoding="utf-8"))
         self._ids = {token: number for number, token in enumerate(self._tokens)}
         device = "cuda" if library.get_cuda_device_count() else "cpu"
@@ -117,17 +122,26 @@ class CTranslator:
         texts: Sequence[str],
         language: str,
         *,
+        to: str | None = None,
         beam: int = 5,
         length_penalty: float = 1.0,
         batch_tokens: int = 4000,
         progress: Callable[[int], None] | None = None,
     ) -> list[str]:
-        """Translations in the order of ``texts``, blank for blank; ``progress`` is told how many were done just now."""
+        """Translations in the order of ``texts``, blank for blank; ``progress`` is told how many were done just now.
+
+        ``to``: the language to translate into; it can be left out if the model has one alone.
+        """
         tidied = [tidy(text) for text in texts]
         indices = [index for index, text in enumerate(tidied) if text]
         sources = self.subwords.encode_sources(language, [tidied[index] for index in indices])
         found = self.search(
-            sources, beam=beam, length_penalty=length_penalty, batch_tokens=batch_tokens, progress=progress
+            sources,
+            beam=beam,
+            length_penalty=length_penalty,
+            batch_tokens=batch_tokens,
+            progress=progress,
+            first=self.subwords.target_tag(to, self.targets),
         )
         translations = [""] * len(texts)
         for index, text in zip(indices, self.subwords.decode_batch(found), strict=True):
@@ -144,6 +158,7 @@ class CTranslator:
         extra: int = 10,
         batch_tokens: int = 4000,
         progress: Callable[[int], None] | None = None,
+        first: int | None = None,
     ) -> list[list[int]]:
         """As :func:`rota.student.search.translate`, with CTranslate2 doing the work; the ids of the best translations.
 
@@ -157,6 +172,7 @@ class CTranslator:
         for numbers in _batches(sources, max(1, batch_tokens // beam)):
             results = self._model.translate_batch(
                 [self._spell(sources[number]) for number in numbers],
+                target_prefix=None if first is None else [[self._tokens[first]]] * len(numbers),
                 asynchronous=True,
                 beam_size=beam,
                 length_penalty=length_penalty,
@@ -169,7 +185,7 @@ class CTranslator:
         found: dict[int, list[int]] = {}
         for numbers, results in running:
             for number, result in zip(numbers, results, strict=True):
-                found[number] = self._read(result.result().hypotheses[0])[: limits[number]]
+                found[number] = self._read(result.result().hypotheses[0])[first is not None : limits[number]]
             if progress is not None:
                 progress(len(numbers))
         return [found[number] for number in range(len(sources))]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, Literal, get_args
 
 from rota.evaluation.translator import Translator
-from rota.export.ctranslate import save_ctranslate2
+from rota.export.ctranslate import MARK, save_ctranslate2
 from rota.export.hugging_face import exported_tokenizer, languages_of, save_hugging_face
 from rota.export.model_card import model_card
 from rota.files import folder_atomically, read_json, write_json
@@ -17,9 +17,6 @@ from rota.student.transformer import Transformer
 Target = Literal["hf", "ctranslate2"]
 Combine = Literal["last", "average", "moving-average"]
 Quantization = Literal["float32", "int8"]
-
-MARK: Final = "rota.json"
-"""Written into every export: what it was made of, and that an export may be put in its place."""
 
 WINDOW: Final = 4
 """Checkpoints that are averaged if nothing else was selected; the paper's number."""
@@ -56,6 +53,8 @@ def export(
         card = model_card(found, model, to=to, quantization=quantization)
         (folder / "README.md").write_text(card, encoding="utf-8")
         mark = {"run": found.setting("config.name"), "steps": model.steps, "combine": model.combine}
+        if found.targets != ("en",):
+            mark["targets"] = list(found.targets)
         write_json(folder / MARK, {**mark, "to": to, "quantization": quantization})
     return out
 

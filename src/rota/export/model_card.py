@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rota.evaluation.metrics import DIGITS, LABELS, averages
-from rota.goal import Goal
 from rota.runs import Entry, Run
 from rota.runs.standing import Asked, Model, evaluated
 from rota.types import Arm
@@ -36,38 +35,69 @@ source = ["__{language}__", *subwords.encode(TEXT).tokens, "</s>"]
 print(subwords.decode([subwords.token_to_id(token) for token in found.hypotheses[0]]))
 ```
 
-Or, with Rota: `rota translate FOLDER --language {language} < in.txt > out.txt`.""",
+Or, with Rota: `rota translate FOLDER --from {language} < in.txt > out.txt`.""",
 }
+
+USE_INTO = {
+    "hf": """```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained(FOLDER, src_lang="__{language}__")
+model = AutoModelForSeq2SeqLM.from_pretrained(FOLDER)
+inputs = tokenizer(TEXT, return_tensors="pt")
+into = tokenizer.convert_tokens_to_ids("__{target}__")
+found = model.generate(**inputs, forced_bos_token_id=into, max_new_tokens=2 * inputs.input_ids.shape[1] + 11)
+print(tokenizer.decode(found[0], skip_special_tokens=True))
+```
+
+The tokenizer is the NLLB class of `transformers` with this model's subwords. The tag of the target language must be
+forced as the first token, as above.""",
+    "ctranslate2": """```python
+import ctranslate2, tokenizers
+
+model = ctranslate2.Translator(FOLDER)
+subwords = tokenizers.Tokenizer.from_file(FOLDER + "/tokenizer.json")
+subwords.encode_special_tokens = True
+source = ["__{language}__", *subwords.encode(TEXT).tokens, "</s>"]
+settings = dict(beam_size=5, return_end_token=True, max_decoding_length=2 * len(source) + 11)
+(found,) = model.translate_batch([source], target_prefix=[["__{target}__"]], **settings)
+print(subwords.decode([subwords.token_to_id(token) for token in found.hypotheses[0]]))
+```
+
+Or, with Rota: `rota translate FOLDER --from {language} --to {target} < in.txt > out.txt`.""",
+}
+"""The same of a model that translates into several languages: the tag of the target comes first."""
 
 
 def model_card(run: Run, model: Model, *, to: str, quantization: str) -> str:
     """Markdown with the header of the Hugging Face hub; scores are those recorded for exactly these weights."""
     sizes, config = run.sizes, run.about["config"]
-    target = config["data"]["target"]
+    targets, first = run.targets, run.route(next(iter(sizes)))
     scores = _scores(run, model)
+    several, sources = len(targets) > 1, list(dict.fromkeys(run.route(name).source for name in sizes))
+    use = (USE_INTO if several else USE)[to].replace("{language}", first.source).replace("{target}", first.target)
     parts = [
-        _header(sizes, target, to),
-        f"# {config['name']}: {', '.join(sizes)} to {target}\n",
+        _header(dict.fromkeys((*sources, *targets)), to),
+        f"# {config['name']}: {', '.join(sizes if several else sources)}{'' if several else f' to {targets[0]}'}\n",
         _model(config, model, quantization),
         "## Languages and data\n",
-        _languages(sizes, run.low_resource, scores, run.goal),
+        _languages(run, scores),
         _signatures(scores),
         "## Schedule\n",
         _schedule(config),
         "## Use\n",
-        USE[to].replace("{language}", next(iter(sizes))) + "\n",
+        use + "\n",
         "## Limits\n",
-        _limits(target, quantization),
+        _limits("in the directions above" if several else f"into {targets[0]}, from the languages above", quantization),
     ]
     return "\n".join(parts)
 
 
-def _header(sizes: Mapping[Arm, int], target: str, to: str) -> str:
+def _header(languages: Iterable[str], to: str) -> str:
     """YAML; codes are in quotes, because ``no`` alone would be false."""
     library = {"hf": "transformers", "ctranslate2": "ctranslate2"}[to]
-    languages = json.dumps([*sizes, target])
     return f"""---
-language: {languages}
+language: {json.dumps(list(languages))}
 license: unknown
 library_name: {library}
 tags: [translation, m2m_100, rota]
@@ -92,9 +122,8 @@ The licence of the weights depends on the text they were trained on: put it into
 """
 
 
-def _languages(
-    sizes: Mapping[Arm, int], low_resource: Sequence[Arm], scores: Mapping[str, Mapping[Arm, Entry]], goal: Goal
-) -> str:
+def _languages(run: Run, scores: Mapping[str, Mapping[Arm, Entry]]) -> str:
+    sizes, low_resource = run.sizes, run.low_resource
     titles = "".join(f" {LABELS.get(metric, metric)} |" for metric in scores)
     lines = [f"| language | training pairs |{titles}", f"|---|---:|{'---:|' * len(scores)}"]
     for arm, size in sizes.items():
@@ -104,7 +133,7 @@ def _languages(
         )
         lines.append(f"| {arm}{low} | {size:,} |{cells}")
     means = {
-        metric: averages({arm: found["score"] for arm, found in each.items()}, low_resource, goal)
+        metric: averages({arm: found["score"] for arm, found in each.items()}, low_resource, run.goal, run.routes)
         for metric, each in scores.items()
     }
     for group in next(iter(means.values()), {}):
@@ -150,9 +179,9 @@ def _schedule(config: Mapping[str, Any]) -> str:
     return f"Teacher `{teacher['name']}`, {budget}, seed {config['seed']}.\n\n{settings}\n"
 
 
-def _limits(target: str, quantization: str) -> str:
+def _limits(what: str, quantization: str) -> str:
     rounded = " Weights are rounded to 8 bits; the scores above are those of float32." if quantization == "int8" else ""
-    return f"""The model translates single sentences into {target}, from the languages above and no others, in text like
+    return f"""The model translates single sentences {what} and no others, in text like
 that which it was trained on. Text in another language, or with a wrong tag, gives fluent nonsense. Names and numbers
 may be changed, and the biases of the training text are the model's. Sources end at 1,024 subwords.{rounded}
 """

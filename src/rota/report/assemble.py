@@ -9,7 +9,7 @@ from pathlib import Path
 from rota.plan import WrittenPlan, find_plan
 from rota.report.figures.drawing import Look, Picture, schedule_looks
 from rota.report.figures.helping import help_figure
-from rota.report.figures.results import cost_figure, difference_figure, loss_figure, pareto_figure
+from rota.report.figures.results import cost_figure, difference_figure, loss_figure, pareto_figure, source_gain_figure
 from rota.report.figures.shares import evolution, proportions
 from rota.report.figures.teachers import (
     epsilon_figure,
@@ -24,7 +24,7 @@ from rota.report.numbers.planned import PlannedResult, planned_results
 from rota.report.page import MADE_BY, Section, write_report
 from rota.report.sentences import HEADLINES, alarms_raised, headlines, how_made, missing, what_was_run
 from rota.report.study import MAIN_TABLES, Row, Study, read_study
-from rota.report.tables.budgets import budget_table, convergence_tables, cost_table, data_table
+from rota.report.tables.budgets import budget_table, convergence_tables, cost_table, data_table, epoch_table
 from rota.report.tables.planned import plan_points, plan_sentences, planned_headlines, planned_table
 from rota.report.tables.pooled import equal_time_tables, pooled_tables
 from rota.report.tables.scores import ablation_tables, average_tables, language_tables
@@ -172,13 +172,15 @@ def _curves(study: Study, baseline: Row) -> Section:
         if rows:
             both = [*dict.fromkeys(beside), *rows]
             pictures.append(loss_figure(both, baseline, MACRO, looks, part=part, about=about))
+    pictures.append(source_gain_figure(main, looks))
     return Section("curves", "Dev loss during training", pictures=_present(pictures))
 
 
 def _schedules(study: Study) -> Section:
     rows = study.main
     pictures = [proportions(study, rows), *(evolution(row) for row in rows if row.learned)]
-    return Section("schedules", "What the schedules did", pictures=pictures)
+    epochs = epoch_table(rows, list(study.any_run.sizes))
+    return Section("schedules", "What the schedules did", pictures=pictures, tables=[epochs] if epochs.rows else [])
 
 
 def _teachers(study: Study) -> Section:

@@ -140,7 +140,27 @@ def how_made(study: Study) -> list[str]:
     lines += [f"Versions: {text}." for text in sorted(versions)]
     signatures = {(entry["metric"], entry["signature"]) for run in study.runs for entry in run.evals}
     lines += [f"{metric}: {signature}" for metric, signature in sorted(signatures)]
+    lines += _stems(study)
     return [*lines, *sorted({_model_scored(run) for run in study.runs if run.finished} - {""})]
+
+
+def _stems(study: Study) -> list[str]:
+    """Which rows began from a shared checkpoint, and where runs of one seed did not begin from the same one."""
+    begun: dict[int, dict[str, list[str]]] = {}
+    for run in study.runs:
+        found = run.about.get("stem") or {}
+        if found:
+            by_seed = begun.setdefault(run.seed, {})
+            by_seed.setdefault(str(found.get("checkpoint")), []).append(study.rows[run.row].title)
+    if not begun:
+        return []
+    rows = list(dict.fromkeys(row for by_seed in begun.values() for names in by_seed.values() for row in names))
+    several = [str(seed) for seed, by_seed in sorted(begun.items()) if len(by_seed) > 1]
+    lines = [
+        f"{and_list(rows)} began where their common warm-up ended, from one checkpoint for each seed; the time of the "
+        "warm-up counts for every run."
+    ]
+    return [*lines, f"But runs of seed {and_list(several)} began from different checkpoints."] if several else lines
 
 
 def _hardware(run: StudyRun) -> str:

@@ -50,6 +50,11 @@ class StudyRun(Run):
         return list(self.read("rewards"))
 
     @cached_property
+    def spot_checks(self) -> list[Entry]:
+        """What sampled sentences showed; empty also for a run that did not look."""
+        return list(self.read("spot_checks"))
+
+    @cached_property
     def alarms(self) -> list[Entry]:
         """What training noticed; empty also for a run of a version that noticed nothing."""
         return list(self.read("alarms"))

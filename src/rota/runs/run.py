@@ -175,6 +175,12 @@ class Run:
         """What an arm or a dev set translates."""
         return self.routes.get(name) or Route(name, self.setting("config.data").get("target", "en"), name)
 
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The languages that the model translates into."""
+        into = dict.fromkeys(route.target for route in self.routes.values())
+        return tuple(into) or (str(self.setting("config.data").get("target", "en")),)
+
     def language_of(self, arm: Arm) -> Arm:
         """The language, or dev set, that an arm is measured by."""
         return str(self.about["data"].get("routes", {}).get(arm, {}).get("dev", arm))

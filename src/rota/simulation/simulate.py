@@ -32,7 +32,7 @@ class SimulationResult:
     losses: dict[Arm, list[float]]  # dev losses without noise, nats per token
     played: dict[Arm, list[int]]  # updates since the step before
     final_losses: dict[Arm, float]
-    macro_loss: float  # mean of the final losses
+    macro_loss: float  # mean of the final losses of the languages
     alarms: list[str] = field(default_factory=list)  # what a run would have said meanwhile
 
     def as_json(self) -> dict[str, Any]:
@@ -42,8 +42,8 @@ class SimulationResult:
 class _Curves:
     """Losses and counts at some steps along the way."""
 
-    def __init__(self, arms: tuple[Arm, ...], losses: FloatArray) -> None:
-        self.arms, self.steps = arms, [0]
+    def __init__(self, world: World, losses: FloatArray) -> None:
+        self.world, self.arms, self.steps = world, world.arms, [0]
         self.losses, self.played = [losses], [Counter[Arm]()]
 
     def point(self, step: int, losses: FloatArray, played: Counter[Arm]) -> None:
@@ -62,7 +62,7 @@ class _Curves:
             losses={arm: [float(losses[i]) for losses in self.losses] for i, arm in enumerate(self.arms)},
             played={arm: [played[arm] for played in self.played] for arm in self.arms},
             final_losses={arm: float(loss) for arm, loss in zip(self.arms, final, strict=True)},
-            macro_loss=float(final.mean()),
+            macro_loss=float(self.world.macro(final)),
         )
 
 
@@ -80,7 +80,7 @@ def simulate(
     alarms, raised = alarms or Alarms(), list[Alarm]()
     turns = Turns(teacher, decide_every=decide_every, observe_every=observe_every)
     student = ScriptedStudent(world, np.random.default_rng(0) if rng is None else rng)
-    curves = _Curves(world.arms, student.losses())
+    curves = _Curves(world, student.losses())
     since_point, every = Counter[Arm](), max(1, steps // POINTS)
     while student.step < steps:
         decision = turns.decide(student.step)
@@ -124,7 +124,7 @@ def fixed_mixture(world: World, shares: Mapping[Arm, float], steps: int) -> Simu
     if not row.sum() > 0:
         raise ValueError(f"the shares {dict(shares)} give nothing to {', '.join(world.arms)}; give one of them a share")
     row /= row.sum()
-    curves = _Curves(world.arms, world.final_losses(row, 0))
+    curves = _Curves(world, world.final_losses(row, 0))
     curves.point(steps, world.final_losses(row, steps), Counter())
     return replace(curves.result(), shares=dict(zip(world.arms, row.tolist(), strict=True)))
 
@@ -138,7 +138,7 @@ def best_mixture(world: World, steps: int, *, seed: int = 1, rounds: int = 40, t
     )
     best, lowest = candidates[0], np.inf
     for number in range(rounds):
-        macro = world.final_losses(candidates, steps).mean(axis=1)
+        macro = world.macro(world.final_losses(candidates, steps))
         if macro.min() < lowest:
             best, lowest = candidates[int(macro.argmin())], float(macro.min())
         spread = 0.5 * 0.85**number

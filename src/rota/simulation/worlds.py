@@ -6,8 +6,9 @@ those of others, plus a penalty for repeating a small language too often. Nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -20,6 +21,9 @@ from rota.types import Arm, FloatArray, State
 # K languages, N schedules compared at once
 
 Value = TypeVar("Value")
+
+GUESSING = 5.0
+"""Nats per token: the loss on pairs that do not match, whose targets can only be guessed."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +43,49 @@ class World:
     forget: float = 0.0  # share of what was learned that each update takes away, of every language
     switch: int | None = None  # the step from which ``transfer_after`` holds
     transfer_after: FloatArray | None = None
+    sources: Mapping[Arm, Arm] = field(default_factory=dict)  # arms that have the dev set of another language
+    copies: tuple[Arm, ...] = ()  # those of them that hold the same text as that language
+    aligned: Mapping[Arm, float] = field(default_factory=dict)  # share of an arm's pairs that match, where not all do
 
     @property
     def arms(self) -> tuple[Arm, ...]:
         return tuple(self.sizes)
 
+    @property
+    def languages(self) -> tuple[Arm, ...]:
+        """The arms that have a dev set; the goal is the mean of their losses."""
+        return tuple(arm for arm in self.sizes if arm not in self.sources)
+
+    def macro(self, losses: FloatArray) -> FloatArray:
+        """The mean over the languages of losses (..., K)."""
+        mean: FloatArray = losses[..., self._of_languages].mean(axis=-1)
+        return mean
+
+    @cached_property
+    def _of_languages(self) -> list[int]:
+        return self._places(self.languages)
+
+    @cached_property
+    def _own(self) -> list[int]:
+        """For each arm the place of the language whose dev set it has."""
+        return self._places(self.sources.get(arm, arm) for arm in self.arms)
+
+    @cached_property
+    def _copied(self) -> list[list[int]]:
+        return [self._places((copy, self.sources[copy])) for copy in self.copies]
+
+    @cached_property
+    def _harmless(self) -> FloatArray:
+        return self.epochs * np.array(list(self.sizes.values()), dtype=float)
+
+    def _places(self, arms: Iterable[Arm]) -> list[int]:
+        place = {arm: number for number, arm in enumerate(self.sizes)}
+        return [place[arm] for arm in arms]
+
     def classroom(self, steps: int) -> Classroom:
         """An update is counted as one token, so sizes are tokens too."""
-        return Classroom(self.sizes, self.low_resource, steps, self.sizes, update_tokens=1)
+        goal = dict.fromkeys(self.languages, 1 / len(self.languages))
+        return Classroom(self.sizes, self.low_resource, steps, self.sizes, update_tokens=1, goal=goal)
 
     def transfer_at(self, step: int) -> FloatArray:
         """The matrix of the update after ``step`` completed ones."""
@@ -56,10 +95,23 @@ class World:
 
     def losses(self, exposure: FloatArray, updates: FloatArray) -> FloatArray:
         """Dev losses without noise, (..., K), from what was learned for each language and its own updates."""
+        return self._learned(exposure) + self.overfit * self._repeated(updates)
+
+    def sampled_losses(self, exposure: FloatArray, updates: FloatArray) -> FloatArray:
+        """Losses (..., K) on training sentences: what repetition takes from dev sentences, it gives to these."""
+        return self._learned(exposure) - self.overfit * self._repeated(updates)
+
+    def _learned(self, exposure: FloatArray) -> FloatArray:
         learned: FloatArray = self.floor + self.scale * (1 + exposure / self.half) ** -self.power
-        harmless = self.epochs * np.array(list(self.sizes.values()), dtype=float)
-        penalty: FloatArray = self.overfit * np.log(np.maximum(updates / harmless, 1.0))
-        return learned + penalty
+        return learned[..., self._own]
+
+    def _repeated(self, updates: FloatArray) -> FloatArray:
+        """Logarithm of the epochs beyond those that do no harm; copies count for the text that they are copies of."""
+        together = np.array(updates, dtype=float)
+        for mine, theirs in self._copied:
+            together[..., theirs] += updates[..., mine]
+        beyond: FloatArray = np.log(np.maximum(together / self._harmless, 1.0))
+        return beyond[..., self._own]
 
     def final_losses(self, shares_NK: FloatArray, steps: int) -> FloatArray:
         """Dev losses (N, K) after ``steps`` updates in fixed shares, which sum to one in each row."""
@@ -85,11 +137,12 @@ class ScriptedStudent:
         self._shown: dict[Arm, float] = {}  # the losses that were seen last
 
     def update(self, arm: Arm) -> float:
-        """One update; returns the loss of the language before it."""
+        """One update; returns the training loss before it: of pairs that do not match, that of guessing the target."""
         if arm not in self._index:
             raise ValueError(f"unknown arm {arm!r}; this world has {', '.join(self._index)}")
         index = self._index[arm]
-        loss = float(self.losses()[index])
+        matching = self.world.aligned.get(arm, 1.0)
+        loss = matching * float(self.losses()[index]) + (1 - matching) * GUESSING
         kept = 1 - self.world.forget
         self._exposure = kept * self._exposure + self.world.transfer_at(self.step)[index]
         self._updates[index] += 1
@@ -113,7 +166,8 @@ class ScriptedStudent:
             effects_KK = effects_KK + self.world.noise * self._effects_rng.standard_normal(effects_KK.shape)
         named = self._by_arm(losses.tolist())
         effects = self._by_arm([self._by_arm(row) for row in effects_KK.tolist()])
-        scene = Scene(named, self._shown or named, window.losses, effects)
+        sampled = self._by_arm(self.world.sampled_losses(self._exposure, self._updates).tolist())
+        scene = Scene(named, self._shown or named, window.losses, effects, sampled, self.world.aligned)
         self._shown = named
         return scene
 
@@ -177,6 +231,37 @@ def transfer(steps: int) -> World:
     )
 
 
+def noisy(steps: int) -> World:
+    """The same eight languages; half of the pairs of ru and pt do not match, and what is measured is noisy."""
+    clean, matching = transfer(steps), {"ru": 0.5, "pt": 0.5}
+    factors = np.array([matching.get(arm, 1.0) for arm in clean.arms])
+    return replace(clean, transfer=clean.transfer * factors[:, None], noise=0.05, aligned=matching)
+
+
+def useless(steps: int) -> World:
+    """The same eight languages, and two more arms: text for gl that is not a translation, and a copy of pt's."""
+    clean = transfer(steps)
+    gl, pt = clean.arms.index("gl"), clean.arms.index("pt")
+    rows = np.vstack([clean.transfer, np.full(8, 0.01), clean.transfer[pt]])
+    both = {"gl-web": clean.sizes["tr"], "pt-copy": clean.sizes["pt"]}
+    extended = {name: getattr(clean, name)[[*range(8), gl, pt]] for name in ("floor", "scale", "half", "power")}
+    return replace(
+        clean,
+        sizes={**clean.sizes, **both},
+        transfer=np.hstack([rows, rows[:, [gl, pt]]]),
+        sources={"gl-web": "gl", "pt-copy": "pt"},
+        copies=("pt-copy",),
+        aligned={"gl-web": 0.0},
+        noise=0.02,
+        **extended,
+    )
+
+
+def repeated(steps: int) -> World:
+    """The same eight languages, but repeating text more than 60 times does harm, and equal shares do that to five."""
+    return replace(transfer(steps), epochs=60.0, overfit=0.6, noise=0.02)
+
+
 def forgetting(steps: int) -> World:
     """Four languages that help each other little; what is not trained on is forgotten, and losses are noisy.
 
@@ -199,6 +284,9 @@ WORLDS: dict[str, Callable[[int], World]] = {
     "stationary": stationary,
     "switch": switch,
     "transfer": transfer,
+    "noisy": noisy,
+    "useless": useless,
+    "repeated": repeated,
     "forgetting": forgetting,
 }
 """The worlds of ``rota simulate``, each made for a number of steps."""

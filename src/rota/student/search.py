@@ -57,6 +57,7 @@ def translate(
     batch_tokens: int = 10_000,
     progress: Callable[[int], None] | None = None,
     cache: EncoderCache | None = None,
+    first: Sequence[int] | None = None,
 ) -> list[Hypothesis]:
     """The best translation of every source, in the order given; a source is language tag, subwords, end of sentence.
 
@@ -67,6 +68,8 @@ def translate(
     Long sources come first. A batch has at most ``batch_tokens`` padded source tokens divided by ``beam``, and half as
     many from the first one on that does not fit into memory. ``progress`` is called with the number of sentences just
     finished; with a ``cache``, networks that translate the same sources again do not encode them again.
+    ``first``: the token that each translation is made to begin with, the tag of its language. As in transformers its
+    probability counts as 1, and it counts in the length; it is not part of the hypothesis.
     """
     _check(networks, sources, beam, length_penalty)
     found: dict[int, Hypothesis] = {}
@@ -77,7 +80,9 @@ def translate(
         chosen = [sources[number] for number in numbers]
         limits = [min(int(max_ratio * len(source)) + extra, MAX_LENGTH) for source in chosen]
         try:
-            found.update(zip(numbers, _search(networks, chosen, limits, beam, length_penalty, cache), strict=True))
+            forced = None if first is None else [first[number] for number in numbers]
+            hypotheses = _search(networks, chosen, limits, beam, length_penalty, cache, forced)
+            found.update(zip(numbers, hypotheses, strict=True))
         except (RuntimeError, MemoryError) as error:
             _check_divisible(error, chosen, beam)
             if cache is not None:
@@ -125,9 +130,14 @@ def _search(
     beam: int,
     penalty: float,
     cache: EncoderCache | None,
+    first: Sequence[int] | None = None,
 ) -> list[Hypothesis]:
     decoders = [StepDecoder(network, sources, cache) for network in networks]
     beams = _Beams(torch.tensor(limits, device=networks[0].device), beam, penalty)
+    if first is not None:
+        for decoder in decoders:
+            decoder.step(beams.last_R)
+        beams.begin_with(torch.tensor(first, device=networks[0].device))
     while True:
         rows_R, kept_B = beams.advance([decoder.step(beams.last_R) for decoder in decoders])
         if len(kept_B) == 0:
@@ -153,6 +163,12 @@ class _Beams:
         self.ended_B = torch.zeros(sentences, dtype=torch.int64, device=device)
         self.best_scores = torch.full((sentences,), -math.inf, device=device)
         self.best_tokens: list[IntArray] = [np.zeros(0, dtype=np.int64)] * sentences
+        self.given = 1  # tokens before the first one that is searched for
+
+    def begin_with(self, tokens_B: Tensor) -> None:
+        """Before the first step: the first token of every sentence is given."""
+        self.tokens_BWT = torch.cat([self.tokens_BWT, tokens_B[:, None, None]], dim=2)
+        self.given = 2
 
     @property
     def last_R(self) -> Tensor:
@@ -201,7 +217,7 @@ class _Beams:
             sentence = int(self.sentences_B[row])
             self.best_scores[sentence] = scores_B[row]
             parent = parents_BC[row, indices_B[row]]
-            self.best_tokens[sentence] = self.tokens_BWT[row, parent, 1:].cpu().numpy()
+            self.best_tokens[sentence] = self.tokens_BWT[row, parent, self.given :].cpu().numpy()
 
     def _open(self, scores_BW: Tensor) -> Tensor:
         """Which sentences continue: fewer than W ends, and some hypothesis that could still beat the best one."""

@@ -18,6 +18,7 @@ from rota.teachers.align import AlignConfig
 from rota.teachers.bandits.matiisen import Naive, Sampling, Window
 from rota.teachers.bandits.tscl import TSCL, TSCLConfig
 from rota.teachers.base import Classroom, SizeChange, TeacherConfig, WarmupConfig
+from rota.teachers.caps import CapsConfig
 from rota.teachers.card import Card
 from rota.teachers.choice import epsilon_greedy
 from rota.teachers.controls import (
@@ -70,6 +71,7 @@ TEACHERS: dict[str, type[TeacherConfig]] = {
     **PRESET_CONFIGS,
     "dqn": DQNConfig,
     "kumar": KumarConfig,
+    "caps": CapsConfig,
     "align": AlignConfig,
     "ccl-m": CCLMConfig,
     "weight-change": WeightChangeConfig,

@@ -31,7 +31,7 @@ POOLED = 8
 LEAST_GAIN = 0.05
 """Nats per token: while the other arms have less, the student has not begun to translate, and the gate stays open."""
 
-GATE_COST = 0.01
+GATE_COST = 0.005
 """Of the run's computation, about, for the readings of the gate, unless ``gate_tokens`` says how many tokens."""
 
 GATE_TOKENS = (100, 2_000)
@@ -45,7 +45,7 @@ class AlignConfig(TeacherConfig):
         family="weights",
         line="gradients towards goal",
         observes="gradients",
-        cost=("~+6%", "~+1%"),
+        cost=("+5%", "+0.4%"),
         source="Rota",
         reference="Rota's own; docs/teachers.md has its formulas",
     )
@@ -59,7 +59,7 @@ class AlignConfig(TeacherConfig):
     start: DurationField | None = Field(
         None, description="the first step that is measured; null: the end of the learning rate's warm-up"
     )
-    refresh: Count = Field(100, ge=1, description="updates between two dev gradients")
+    refresh: Count = Field(120, ge=1, description="updates between two dev gradients")
     tokens: Count = Field(150, ge=1, description="dev tokens of each language in a gradient")
     weights: Weights = Field("average", description="where it is taken: at averaged weights, or at the raw ones")
     decay: float = Field(0.98, gt=0, lt=1, description="of the averaged weights, unless student.average is set")
@@ -78,7 +78,9 @@ class AlignConfig(TeacherConfig):
     )
     gate_every: DurationField = Field(Duration("10%"), description="steps between two readings of the gate")
     gate_tokens: Count | None = Field(
-        None, ge=1, description="training tokens of each arm in a reading; null: about 1% of the computation"
+        None,
+        ge=1,
+        description="training tokens of each arm in a reading; null: about 0.5% of the computation",
     )
     gate_at: float = Field(0.2, gt=0, le=1, description="gain, relative to the other arms', below which an arm closes")
 

@@ -84,7 +84,7 @@ def _check_told_nothing(loop: Loop) -> None:
 def _watch(loop: Loop, stem: Run) -> dict[int, State]:
     """The detectors see what the stem did, as if it were the loop's own; their states at its checkpoints."""
     saved = {checkpoint.step for checkpoint in stem.checkpoints().list()}
-    validations = {entry["step"]: entry["dev_loss"] for entry in stem.read("validations")}
+    validations = {entry["step"]: entry for entry in stem.read("validations")}
     checks = {entry["step"]: entry for entry in stem.read("spot_checks")}
     sizes = loop.probe.sets.train_tokens
     seen: Counter[Arm] = Counter()
@@ -95,9 +95,10 @@ def _watch(loop: Loop, stem: Run) -> dict[int, State]:
         decision = Decision(entry["arm"], why=entry["why"], probability=entry.get("probability"))
         raised = loop.alarms.updated(step, decision, entry["loss"], seen)
         if step in validations:
-            raised += loop.alarms.validated(step, validations[step])
+            raised += loop.alarms.validated(step, validations[step]["dev_loss"])
         if step in checks:
-            raised += loop.alarms.checked(step, SpotCheck.from_entry(checks[step], seen, sizes))
+            dev_loss = validations[step]["calibrated_loss"]
+            raised += loop.alarms.checked(step, SpotCheck.from_entry(checks[step], dev_loss, seen, sizes))
         for alarm in raised:
             loop.journal.alarm(alarm)
         if step in saved:

@@ -126,7 +126,7 @@ class Loop:
         with self.journal.timed("validations"):
             found = self.probe.validate(self.step)
         self.journal.validation(self.step, found.record())
-        check = self._check()
+        check = self._check(found.calibrated_loss)
         self.journal.timing(self.step)
         for listener in self.listeners:
             listener.validated(self.step, found.dev_loss)
@@ -136,11 +136,11 @@ class Loop:
         if check is not None:
             self._raise(self.alarms.checked(self.step, check))
 
-    def _check(self) -> SpotCheck | None:
+    def _check(self, dev_loss: Mapping[Arm, float]) -> SpotCheck | None:
         if self.checks is None:
             return None
         with self.journal.timed("spot checks"):
-            check = self.checks.take(-(-self.step // self.validate_every), self.seen)
+            check = self.checks.take(-(-self.step // self.validate_every), self.seen, dev_loss)
         if check is not None:
             self.journal.spot_check(self.step, check)
         return check

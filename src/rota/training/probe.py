@@ -31,6 +31,11 @@ class Validation:
         """Nats per token."""
         return {arm: fit.loss for arm, fit in self.fits.items()}
 
+    @property
+    def calibrated_loss(self) -> dict[Arm, float]:
+        """The same at the best softmax temperature."""
+        return {arm: fit.calibrated for arm, fit in self.fits.items()}
+
     def record(self) -> dict[str, Any]:
         """For ``validations.jsonl``."""
         averaged = {} if self.averaged is None else {"average": _by_measure(self.averaged)}

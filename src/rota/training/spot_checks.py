@@ -20,8 +20,11 @@ MOST: Final = 2_000
 LEAST: Final = 60
 """The fewest, about. Where there is no time for that, a check has some of the arms only, in rotation."""
 
-PASSES: Final = 4  # training and dev sentences, each with the right and with other sources
-UPDATE: Final = 2  # forward passes for which an update pays; it takes as long as three, and small batches take longer
+DEV_EVERY: Final = 4
+"""Checks between two looks at dev sentences, which no alarm needs, while time is short."""
+
+PASSES: Final = 2 + 2 / DEV_EVERY  # each sentence with the right source and with another one
+UPDATE: Final = 2.5  # forward passes for which an update pays; as measured, a little less than it takes
 
 
 class SpotCheck(NamedTuple):
@@ -30,6 +33,7 @@ class SpotCheck(NamedTuple):
     source_gain: Mapping[Arm, Estimate]  # of training sentences
     train_loss: Mapping[Arm, Estimate]  # of the same ones; seen before if the arm has been through its first epoch
     dev_source_gain: Mapping[Arm, Estimate]
+    dev_loss: Mapping[Arm, float]  # calibrated, of all languages: those of the validation
     seen: Mapping[Arm, int]  # target tokens since step 0, of all arms
     epochs: Mapping[Arm, float]  # how often that is the arm's corpus, of all arms
 
@@ -39,14 +43,24 @@ class SpotCheck(NamedTuple):
         return {**estimates, "epochs": {arm: round(epochs, 3) for arm, epochs in self.epochs.items()}}
 
     @classmethod
-    def from_entry(cls, entry: Mapping[str, Any], seen: Mapping[Arm, int], sizes: Mapping[Arm, int]) -> SpotCheck:
-        """The check that wrote an entry; ``seen`` at its step, and ``sizes``: training tokens of every arm."""
-        found = {
-            name: {arm: Estimate(*pair) for arm, pair in entry[name].items()}
+    def from_entry(
+        cls,
+        entry: Mapping[str, Any],
+        dev_loss: Mapping[Arm, float],
+        seen: Mapping[Arm, int],
+        sizes: Mapping[Arm, int],
+    ) -> SpotCheck:
+        """The check that wrote an entry.
+
+        ``dev_loss`` is the calibrated one of the validation at its step, ``seen`` are the tokens then, and ``sizes``
+        the training tokens of every arm.
+        """
+        gain, loss, dev_gain = (
+            {arm: Estimate(*pair) for arm, pair in entry[name].items()}
             for name in ("source_gain", "train_loss", "dev_source_gain")
-        }
+        )
         epochs = {arm: seen.get(arm, 0) / size for arm, size in sizes.items()}
-        return cls(**found, seen={arm: seen.get(arm, 0) for arm in sizes}, epochs=epochs)
+        return cls(gain, loss, dev_gain, dict(dev_loss), {arm: seen.get(arm, 0) for arm in sizes}, epochs)
 
 
 class SpotChecks:
@@ -65,13 +79,17 @@ class SpotChecks:
         if self._budget >= LEAST * len(arms):
             return arms, min(MOST, int(self._budget / len(arms))), number
         done, now = (int(count * self._budget / LEAST) for count in (number - 1, number))
-        return [arms[place % len(arms)] for place in range(done, now)], LEAST, done // len(arms)
+        return [arms[place % len(arms)] for place in range(done, now)], LEAST, 1 + done // len(arms)
 
-    def take(self, number: int, seen: Mapping[Arm, int]) -> SpotCheck | None:
+    def looks_at_dev(self, turn: int) -> bool:
+        """At every turn if there is time for it."""
+        return turn % DEV_EVERY == 0 or self._budget >= 2 * MOST * len(self.sets.arms)
+
+    def take(self, number: int, seen: Mapping[Arm, int], dev_loss: Mapping[Arm, float]) -> SpotCheck | None:
         """The check of validation ``number``; None if none is due."""
         arms, tokens, turn = self.due(number)
         train = mismatched_pairs(self.sets, "train", arms, tokens, turn)
-        dev = mismatched_pairs(self.sets, "selection", arms, tokens, 0)
+        dev = mismatched_pairs(self.sets, "selection", arms if self.looks_at_dev(turn) else (), tokens, 0)
         if not train and not dev:
             return None
         # One call, so that sentences of all arms share the passes.
@@ -84,6 +102,7 @@ class SpotChecks:
             source_gain={arm: each.gain for arm, each in of_train.items()},
             train_loss={arm: each.loss for arm, each in of_train.items()},
             dev_source_gain={arm: found["dev", arm].gain for arm in dev},
+            dev_loss=dict(dev_loss),
             seen={arm: seen.get(arm, 0) for arm in sizes},
             epochs={arm: seen.get(arm, 0) / size for arm, size in sizes.items()},
         )

@@ -143,11 +143,21 @@ def fields_of(pattern: str) -> set[str]:
 
 
 def _expand(pattern: str, language: str, target: str) -> tuple[Path, ...]:
+    """The files of a pattern; one with ``{source}`` and ``{target}`` may name the two languages in either order."""
     names = fields_of(pattern)
-    if unknown := names - {"language", "side"}:
-        raise ValueError(f"pattern {pattern!r} has {{{min(unknown)}}}; only {{language}} and {{side}} are known")
-    sides = (language, target) if "side" in names else ("",)
-    return tuple(Path(pattern.replace("{language}", language).replace("{side}", side)).expanduser() for side in sides)
+    if unknown := names - {"language", "side", "source", "target"}:
+        known = "only {language}, {side}, {source} and {target} are known"
+        raise ValueError(f"pattern {pattern!r} has {{{min(unknown)}}}; {known}")
+    orders = [(language, target), (target, language)]
+    # The columns of a TSV file are in the order of its name.
+    found = [_filled(pattern, language, target, *order) for order in (orders if "side" in names else orders[:1])]
+    return next((files for files in found if all(path.is_file() for path in files)), found[0])
+
+
+def _filled(pattern: str, language: str, target: str, first: str, second: str) -> tuple[Path, ...]:
+    sides = (language, target) if "side" in fields_of(pattern) else ("",)
+    fixed = pattern.replace("{language}", language).replace("{source}", first).replace("{target}", second)
+    return tuple(Path(fixed.replace("{side}", side)).expanduser() for side in sides)
 
 
 def _read_group(files: tuple[Path, ...]) -> Iterator[Pair]:

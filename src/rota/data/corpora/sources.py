@@ -25,6 +25,15 @@ from rota.data.corpora.arms import (
     source_texts,
     taken_texts,
 )
+from rota.data.corpora.directions import (
+    BOTH_WAYS,
+    Direction,
+    directed,
+    directed_routes,
+    languages_of,
+    resolved,
+    through_pivot,
+)
 from rota.data.corpora.parallel import (
     NAME,
     SPLITS,
@@ -62,6 +71,7 @@ class CorpusConfig(Settings):
     dev: Patterns | dict[str, Patterns] | None = None
     test: Patterns | dict[str, Patterns] | None = None
     sources: dict[str, SourceConfig] = Field(default_factory=dict)  # training texts beside train, or in its place
+    directions: tuple[str, ...] | Literal["both-ways"] | None = None  # None: every language into the target
     path: Path | None = None  # ted8 alone: a ted_talks.tar.gz, or a folder with its three files
     mirror: str | None = None  # debian alone: address of a package mirror; None: the one that apt uses
     release: str = Field(debian.RELEASE, pattern=r"^\w[\w.-]*$")  # debian alone
@@ -75,7 +85,12 @@ class CorpusConfig(Settings):
         return {name: value for name, value in written.items() if name not in unused}
 
     def _unused(self) -> set[str]:
-        used = {"mirror": self.mirror, "release": self.corpus == "debian", "sources": self.sources}
+        used = {
+            "mirror": self.mirror,
+            "release": self.corpus == "debian",
+            "sources": self.sources,
+            "directions": self.directions,
+        }
         return {name for name, value in used.items() if not value}
 
     @field_validator("mirror")
@@ -116,6 +131,7 @@ class CorpusConfig(Settings):
         if self.corpus != "debian" and (self.mirror is not None or self.release != debian.RELEASE):
             raise ValueError(f"'mirror' and 'release' are for corpus: debian; {self.corpus!r} does not use them")
         self._check_sources()
+        self._check_directions()
         known = self.known_languages
         if known and self.low_resource is not None:
             for language in self.low_resource:
@@ -126,6 +142,32 @@ class CorpusConfig(Settings):
     def known_languages(self) -> tuple[str, ...]:
         """The languages as far as the config names them; empty if only the corpus itself knows."""
         return next(filter(None, self._named_languages()), ())
+
+    @property
+    def all_languages(self) -> tuple[str, ...]:
+        """The same, and where only the corpus knows, those that it has by default."""
+        defaults = {"ted8": ted.LANGUAGES, "catalogues": gettext.LANGUAGES, "debian": debian.LANGUAGES}
+        return self.known_languages or defaults.get(self.corpus, ())
+
+    @property
+    def pairs(self) -> tuple[Direction, ...]:
+        """The directions as pairs of languages; empty: every language into the target."""
+        return resolved(self.directions, self.all_languages, self.target) if self.directions else ()
+
+    @property
+    def tags_targets(self) -> bool:
+        """Whether a target sentence begins with the tag of its language: if there are several of those."""
+        return len({target for _, target in self.pairs}) > 1
+
+    def _check_directions(self) -> None:
+        if self.directions == ():
+            raise ValueError("'directions' is empty; write for example directions: [gl-en, en-gl], or both-ways")
+        pairs = self.pairs
+        for pair in pairs:
+            if pairs.count(pair) > 1:
+                raise ValueError(f"the direction {'-'.join(pair)!r} is listed twice; remove one")
+        if self.directions == BOTH_WAYS and not pairs:
+            raise ValueError("directions: both-ways needs the languages; list them, for example languages: [az, tr]")
 
     @property
     def _brought(self) -> set[str]:
@@ -154,6 +196,8 @@ class CorpusConfig(Settings):
                 yield tuple(dict.fromkeys((*patterns, *self._source_languages))) if self.sources else tuple(patterns)
         if self.corpus == "files":
             yield self._source_languages
+        if isinstance(self.directions, tuple) and self.corpus == "files":
+            yield languages_of(resolved(self.directions, (), self.target), self.target)
 
     @property
     def _source_languages(self) -> tuple[str, ...]:
@@ -162,7 +206,27 @@ class CorpusConfig(Settings):
     def routes(self, names: Iterable[Arm]) -> dict[Arm, Route]:
         """What each arm and each dev set of a corpus translates, and which dev set an arm is measured by."""
         special = source_routes(self.sources, self.target)
+        if self.directions:
+            own = {name: Route(name, self.target, name) for name in self.all_languages}
+            directed = directed_routes({**own, **special}, self.pairs, self.target)
+            return {name: directed[name] for name in names}
         return {name: special.get(name) or Route(name, self.target, name) for name in names}
+
+    def undirected(self) -> CorpusConfig:
+        """The same text as languages into the target, of those languages that the directions need it of."""
+        needed = through_pivot(self.pairs, self.target, joined=not self.names_pairs)
+        sources = {name: source for name, source in self.sources.items() if source.language in needed}
+        return self.model_copy(update={"directions": None, "languages": needed, "sources": sources})
+
+    @property
+    def names_pairs(self) -> bool:
+        """Whether patterns name the files of any two languages: they have ``{side}``, or both names, but no one."""
+        given = [patterns for split in SPLITS if (patterns := getattr(self, split)) is not None]
+        return bool(given) and all(
+            not isinstance(patterns, dict)
+            and all("language" not in fields_of(pattern) and fields_of(pattern) for pattern in listed(patterns))
+            for patterns in given
+        )
 
 
 def _check_languages(languages: tuple[str, ...], target: str) -> None:
@@ -188,8 +252,20 @@ def open_corpus(config: CorpusConfig, cache: Path) -> Corpus:
     Files must exist and languages be known; named corpora are fetched into ``cache`` if it lacks them. Arms of sources
     come after their language.
     """
+    if config.directions:
+        return _in_directions(config, cache)
     corpus = _open_own(config, cache)
     return _with_sources(config, corpus, cache) if config.sources else corpus
+
+
+def _in_directions(config: CorpusConfig, cache: Path) -> Corpus:
+    plain = config.undirected()
+    corpus = open_corpus(plain, cache) if plain.languages else {}
+
+    def direct(split: Split, pair: Direction) -> ParallelText | None:
+        return text_of_files(_patterns(config, split, pair[0]), *pair) if config.names_pairs else None
+
+    return directed(corpus, plain.routes(corpus), config.pairs, config.target, direct)
 
 
 def _open_own(config: CorpusConfig, cache: Path) -> Corpus:

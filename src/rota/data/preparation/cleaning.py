@@ -18,7 +18,8 @@ TOO_LONG: Final = "too long"
 RATIO: Final = "length ratio"
 DUPLICATE: Final = "duplicate pair"
 LEAK: Final = "English in dev or test"
-REASONS: Final = (EMPTY, TOO_LONG, RATIO, DUPLICATE, LEAK)
+LEAK_EITHER: Final = "a side in dev or test"  # of several directions
+REASONS: Final = (EMPTY, TOO_LONG, RATIO, DUPLICATE)
 
 CHUNK: Final = 10_000  # pairs cleaned or encoded at once: some 30 MB of Python lists
 
@@ -40,12 +41,14 @@ class Cleaner:
     """Cleans one text as it is read, and counts how many pairs are kept, or dropped for which reason.
 
     ``guard`` has the ``held_out`` English of all dev and test sets. It is not copied: every training text has a cleaner
-    of its own, and with as many dev sets the copies would take quadratic time.
+    of its own, and with as many dev sets the copies would take quadratic time. ``either_side``: for several directions,
+    the source text is held out too, and a training pair leaks if either side does.
     """
 
-    def __init__(self, config: CleaningConfig, guard: Set[bytes] = frozenset()) -> None:
+    def __init__(self, config: CleaningConfig, guard: Set[bytes] = frozenset(), *, either_side: bool = False) -> None:
         self._config = config
-        self._guard = guard
+        self._guard, self._either_side = guard, either_side
+        self._leak = LEAK_EITHER if either_side else LEAK
         self.held_out: set[bytes] = set()  # digests of the English of a dev or test set
         self.counts: dict[str, int] = {}
 
@@ -56,14 +59,15 @@ class Cleaner:
             if not source or not english:
                 self.counts[EMPTY] += 1
                 continue
-            if len(words := english.casefold().split()) >= self._config.leak_words:
-                self.held_out.add(digest(" ".join(words)))
+            for text in (source, english) if self._either_side else (english,):
+                if len(words := text.casefold().split()) >= self._config.leak_words:
+                    self.held_out.add(digest(" ".join(words)))
             self.counts[KEPT] += 1
             yield source, english
 
     def clean_train(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
         """The training pairs worth keeping, in order; every pair is counted once, for the first reason that holds."""
-        self.counts = dict.fromkeys((KEPT, *REASONS), 0)
+        self.counts = dict.fromkeys((KEPT, *REASONS, self._leak), 0)
         seen = DigestSet()
         for chunk in chunks(pairs):
             for pair, reason in zip(chunk, self._reasons(chunk, seen), strict=True):
@@ -80,8 +84,8 @@ class Cleaner:
             for index in compress(fit, (~new).tolist()):
                 reasons[index] = DUPLICATE
         for index in fit:
-            if reasons[index] is KEPT and self._leaks(chunk[index][1]):
-                reasons[index] = LEAK
+            if reasons[index] is KEPT and self._leaks(*chunk[index]):
+                reasons[index] = self._leak
         return reasons
 
     def _unfit(self, source: str, english: str) -> str:
@@ -98,8 +102,9 @@ class Cleaner:
         # Counting spaces is cheap and never less than words - 1.
         return any(text.count(" ") >= limit and len(text.split()) > limit for text in (source, english))
 
-    def _leaks(self, english: str) -> bool:
-        return digest(" ".join(english.casefold().split())) in self._guard
+    def _leaks(self, source: str, english: str) -> bool:
+        texts = (source, english) if self._either_side else (english,)
+        return any(digest(" ".join(text.casefold().split())) in self._guard for text in texts)
 
 
 def chunks(pairs: Iterable[Pair], size: int = CHUNK) -> Iterator[list[Pair]]:

@@ -78,9 +78,15 @@ class Mess:
     """Degrades arms, one after the other; ``read`` gives an arm's encoded training pairs, ``tag`` a language's."""
 
     def __init__(
-        self, config: MessConfig, arms: Mapping[Arm, Route], read: Callable[[Arm], Pairs], tag: Callable[[str], int]
+        self,
+        config: MessConfig,
+        arms: Mapping[Arm, Route],
+        read: Callable[[Arm], Pairs],
+        tag: Callable[[str], int],
+        *,
+        tags_targets: bool = False,
     ) -> None:
-        self._config, self._arms = config, arms
+        self._config, self._arms, self._tags_targets = config, arms, tags_targets
         self._read, self._tag = read, tag
         self.counts: dict[Arm, dict[str, int]] = {}
         self._kinds: dict[Arm, Kinds] = {}
@@ -109,8 +115,11 @@ class Mess:
         self._remember(arm, pairs, chosen)
         return (
             _gathered(Side.joined([source, foreign_source]), sources),
-            _gathered(Side.joined([target, _without_tag(_gathered(source, copies)), foreign_target]), targets),
+            _gathered(Side.joined([target, self._as_target(arm, _gathered(source, copies)), foreign_target]), targets),
         )
+
+    def _as_target(self, arm: Arm, source: Side) -> Side:
+        return _tagged(source, self._tag(self._arms[arm].target)) if self._tags_targets else _without_tag(source)
 
     def _foreign(self, arm: Arm, count: int, rng: np.random.Generator) -> Pairs:
         """Pairs of the other languages, each of which is as likely as any other."""

@@ -244,7 +244,9 @@ class Preparation:
         path = self._partial.folder / SUBWORDS
         if not path.exists():
             part = path.with_suffix(".part")
-            languages = tuple(dict.fromkeys(route.source for route in self._routes.values()))
+            languages = list(dict.fromkeys(route.source for route in self._routes.values()))
+            if self._recipe.corpus.tags_targets:
+                languages = list(dict.fromkeys((*languages, *(route.target for route in self._routes.values()))))
             Subwords.train(self._sample(), languages, self._recipe.subwords).save(part)
             part.replace(path)
         return Subwords.load(path)
@@ -252,13 +254,16 @@ class Preparation:
     def _sample(self) -> Iterator[str]:
         """Both sides of the same number of training pairs of each language; small languages repeat theirs.
 
-        All arms of a language together count as its text.
+        All arms of a language together count as its text. Of two directions between the same languages one is enough.
         """
         rng = np.random.default_rng(self._recipe.seed)
-        languages: dict[str, list[Unit]] = {}
+        pairs: dict[frozenset[str], tuple[str, list[Unit]]] = {}
         for arm in having(self._corpus, "train"):
-            languages.setdefault(self._routes[arm].source, []).append(Unit("clean", "train", arm))
-        for units in languages.values():
+            route = self._routes[arm]
+            first, units = pairs.setdefault(frozenset((route.source, route.target)), (route.source, []))
+            if route.source == first:
+                units.append(Unit("clean", "train", arm))
+        for _, units in pairs.values():
             sizes = [self._results[unit]["pairs"] for unit in units]
             lines = sample_lines(sum(sizes), self._recipe.subwords.lines, rng)
             chosen = np.split(np.bincount(lines, minlength=sum(sizes)), np.cumsum(sizes)[:-1])
@@ -296,17 +301,27 @@ class Preparation:
                 settings=self._recipe.as_settings(),
                 inputs=inputs,
                 mess={} if mess is None else mess.counts,
-                routes=self._routes if self._recipe.corpus.sources else {},
+                routes=self._routes if self._recipe.corpus.sources or self._recipe.corpus.directions else {},
             )
         return ready
 
     def _low_resource(self, sizes: Mapping[Arm, int]) -> list[Arm]:
-        """The dev sets of low-resource languages; the size of a language is that of all its arms."""
-        by_language = {self._routes[name].source: 0 for name in having(self._corpus, "dev")}
+        """The dev sets of low-resource languages; the size of a language is that of all its arms.
+
+        Of two directions between the same languages the larger one counts; the pivot is never low-resource.
+        """
+        pivot, directions = self._recipe.corpus.target, dict[tuple[str, str], int]()
         for arm, size in sizes.items():
-            by_language[self._routes[arm].source] += size
+            pair = self._routes[arm].source, self._routes[arm].target
+            directions[pair] = directions.get(pair, 0) + size
+        pairs: dict[frozenset[str], int] = {}
+        for pair, size in directions.items():
+            pairs[frozenset(pair)] = max(size, pairs.get(frozenset(pair), 0))
+        sets = {name: self._routes[name] for name in having(self._corpus, "dev")}
+        named = dict.fromkeys(each for route in sets.values() for each in (route.source, route.target) if each != pivot)
+        by_language = {each: sum(size for pair, size in pairs.items() if each in pair) for each in named}
         low = low_resource(self._recipe.corpus, by_language)
-        return [name for name in having(self._corpus, "dev") if self._routes[name].source in low]
+        return [name for name, route in sets.items() if route.source in low or route.target in low]
 
     def _mess(self, subwords: Subwords) -> Mess | None:
         if self._recipe.mess is None:
@@ -317,7 +332,7 @@ class Preparation:
             return Side.joined([source for source, _ in pieces]), Side.joined([target for _, target in pieces])
 
         arms = {arm: self._routes[arm] for arm in having(self._corpus, "train")}
-        return Mess(self._recipe.mess, arms, read, subwords.tag)
+        return Mess(self._recipe.mess, arms, read, subwords.tag, tags_targets=self._recipe.corpus.tags_targets)
 
     def _read_encoded(self, unit: Unit, vocabulary: int) -> tuple[Side, Side]:
         source, target = read_encoded(self._partial.encoded(unit), self._results[unit]["sides"], vocabulary)

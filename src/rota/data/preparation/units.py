@@ -207,7 +207,8 @@ class Executor:
     def _clean(self, unit: Unit, advance: Advance) -> None:
         text = self._corpus[unit.arm][unit.split]
         train = unit.split == "train"
-        cleaner = Cleaner(self._recipe.cleaning, self._guard if train else frozenset())
+        several = bool(self._recipe.corpus.directions)
+        cleaner = Cleaner(self._recipe.cleaning, self._guard if train else frozenset(), either_side=several)
         kept = cleaner.clean_train(text.read()) if train else cleaner.clean_held_out(text.read())
         paths = self._partial.text(unit)
         with open_atomically(*paths) as files:
@@ -260,9 +261,11 @@ class Executor:
 
     def _encode_chunk(self, route: Route, chunk: list[Pair], limit: int | None) -> tuple[Side, Side]:
         sources = self._subwords.encode_sources(route.source, [source for source, _ in chunk])
-        targets = self._subwords.encode_targets([target for _, target in chunk])
+        tag = route.target if self._recipe.corpus.tags_targets else None
+        targets = self._subwords.encode_targets([target for _, target in chunk], tag)
         if limit is not None:
-            fitting = [pair for pair in zip(sources, targets, strict=True) if fits(*pair, limit)]
+            symbols = 2 if tag else 1
+            fitting = [pair for pair in zip(sources, targets, strict=True) if fits(*pair, limit, symbols)]
             sources, targets = [source for source, _ in fitting], [target for _, target in fitting]
         return Side.of(sources, self._subwords.vocabulary), Side.of(targets, self._subwords.vocabulary)
 
@@ -293,9 +296,9 @@ def skip_mark(file: IO[bytes]) -> None:
         file.seek(0)
 
 
-def fits(source: Sequence[int], target: Sequence[int], limit: int) -> bool:
-    """Whether neither side has more subwords than the limit; the tag and the ends of sentences do not count."""
-    return len(source) - 2 <= limit and len(target) - 1 <= limit
+def fits(source: Sequence[int], target: Sequence[int], limit: int, symbols: int = 1) -> bool:
+    """Whether neither side has more subwords than the limit; tags and ends (``symbols`` of a target) do not count."""
+    return len(source) - 2 <= limit and len(target) - symbols <= limit
 
 
 def _require_something(unit: Unit, origin: str, counts: Mapping[str, int]) -> None:

@@ -129,6 +129,36 @@ def loss_figure(
         return finish(figure, name=name, title=title, caption=caption, alt=f"Falling curves; at the end: {ends}")
 
 
+def source_gains_by_step(run: StudyRun) -> dict[int, float]:
+    """Mean dev source gain over all languages, where a check had them all."""
+    gains = {
+        entry["step"]: with_groups({arm: value for arm, (value, _) in entry["dev_source_gain"].items()}, run).get(MACRO)
+        for entry in run.spot_checks
+    }
+    return {step: gain for step, gain in gains.items() if gain is not None}
+
+
+def source_gain_figure(rows: Sequence[Row], looks: Mapping[str, Look]) -> Picture | None:
+    """Beside the dev loss: how much of it the source explains."""
+    curves = {row.name: _curve(source_gains_by_step(run) for run in row.runs.values()) for row in rows}
+    shown = [row for row in rows if len(curves[row.name][0])]
+    if not shown:
+        return None
+    with canvas(2.8 + 0.11 * len(shown)) as (figure, [axes]):
+        for row in shown:
+            _draw_curve(axes, curves[row.name], looks[row.name], row.short)
+        axes.set_ylabel("source gain (nats per token)")
+        step_axis(axes)
+        legend_below(figure, axes)
+        caption = (
+            "How much the student takes from the source: the loss with the source of another dev sentence minus that "
+            "with the right one, mean over languages and seeds with a band of one standard deviation (more is better)."
+        )
+        ends = ", ".join(f"{row.title} {curves[row.name][1][-1]:.3f}" for row in shown)
+        title = "Source gain on dev sentences: all languages"
+        return finish(figure, name="source-gain", title=title, caption=caption, alt=f"Curves; at the end: {ends}")
+
+
 def _draw_curve(axes: Axes, curve: Curve, look: Look, label: str) -> None:
     steps, mean, spread = curve
     axes.plot(steps, mean, color=look.colour, linestyle=look.dash, linewidth=1.4, label=label)

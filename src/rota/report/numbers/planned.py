@@ -21,8 +21,6 @@ SCOPES: Final[Mapping[Languages, str]] = {"all": MACRO, "goal": GOAL, "low-resou
 CURVES: Final = {"dev-loss": 1, "late-dev-loss": 5}
 """Endpoints that can be read at any time of a run: means of so many validations, up to the time."""
 
-POWER: Final = 0.8
-
 Values = Mapping[str, Mapping[int, float]]
 """Row to seed to value, on one corpus."""
 
@@ -180,7 +178,7 @@ class Detectable:
     metric: Metric
     seeds: int
     spread: float | None  # standard deviation of a paired difference; None: no earlier run says
-    alone: float | None  # smallest true difference that the test finds at 5 %
+    alone: float | None  # smallest true difference that the test finds at 5 %; None below two seeds
     corrected: float | None  # the same at 5 % over the number of lines, the strictest step of Holm's correction
     interest: float | None
     enough: int | None  # seeds for the interest after correction; None if it is not known, or more than MOST_SEEDS
@@ -200,14 +198,16 @@ def _detectable(plan: Plan, test: PlannedTest, seeds: int, lines: int, earlier: 
     corpora = test.corpora or ("",)
     spreads = [_spread(test, earlier.get(corpus) or next(iter(earlier.values()), None)) for corpus in corpora]
     known = [spread for spread in spreads if spread is not None]
-    if len(known) < len(spreads) or seeds < 2:
+    if len(known) < len(spreads):
         return Detectable(test, metric, seeds, None, None, None, interest, None)
     spread = math.sqrt(sum(each**2 for each in known)) / len(known)
-    alone, corrected = (smallest_detectable(spread, seeds, power=POWER, alpha=ALPHA / count) for count in (1, lines))
+    alone = corrected = None
+    if seeds >= 2:
+        alone, corrected = (smallest_detectable(spread, seeds, alpha=ALPHA / count) for count in (1, lines))
     enough = None
     if interest is not None:
         for count in range(2, MOST_SEEDS + 1):
-            if smallest_detectable(spread, count, power=POWER, alpha=ALPHA / lines) <= interest:
+            if smallest_detectable(spread, count, alpha=ALPHA / lines) <= interest:
                 enough = count
                 break
     return Detectable(test, metric, seeds, spread, alone, corrected, interest, enough)

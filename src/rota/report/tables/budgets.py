@@ -76,6 +76,26 @@ def _whole(found: Estimate | None) -> str:
     return f"{found.mean:,.0f}" + ("" if found.sd is None else f" \N{PLUS-MINUS SIGN} {found.sd:,.0f}")
 
 
+def epoch_table(rows: Sequence[Row], languages: Sequence[str]) -> Table:
+    """How often each language's text was repeated; without rows if no run looked."""
+    caption = "How often the training text of each language was gone through by the end of the run; mean over seeds."
+    lines, data = [], []
+    for row in rows:
+        ends = {seed: run.spot_checks[-1]["epochs"] for seed, run in row.finished.items() if run.spot_checks}
+        if not ends:
+            continue
+        found = {arm: [epochs[arm] for epochs in ends.values() if arm in epochs] for arm in languages}
+        cells = [Cell(f"{sum(each) / len(each):.1f}" if each else NO_VALUE) for each in found.values()]
+        lines.append([*name_cells(row), Cell(str(len(ends))), *cells])
+        data += [
+            {"row": row.name, "seed": seed, "measure": f"epochs of {arm}", "value": epochs.get(arm, "")}
+            for seed, epochs in ends.items()
+            for arm in languages
+        ]
+    columns = ("schedule", "warm-up", "seeds", *languages)
+    return Table("epochs", "Epochs of each language", caption, columns, lines, data=data)
+
+
 def budget_table(study: Study, baseline: Row) -> Table:
     """Equal budgets are equal numbers of updates of equally large batches."""
     caption = (

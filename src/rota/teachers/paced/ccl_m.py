@@ -138,7 +138,7 @@ class CCLMConfig(TeacherConfig):
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> CCLM:
         language_of, low = classroom.language_of, classroom.low_resource
-        losses = read_baseline(self.baseline, classroom.languages, of="dev")
+        losses = read_baseline(self.baseline, {name: name for name in classroom.languages}, of="dev")
         assert losses is not None
         high = classroom.select("high-resource")
         for language, relatives in self.relatives.items():

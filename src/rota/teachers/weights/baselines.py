@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -16,13 +16,14 @@ LAST = 0.1
 
 
 def read_baseline(
-    baseline: Mapping[Arm, float] | Path | None, arms: Sequence[Arm], *, of: Literal["train", "dev"]
+    baseline: Mapping[Arm, float] | Path | None, language_of: Mapping[Arm, Arm], *, of: Literal["train", "dev"]
 ) -> dict[Arm, float] | None:
-    """Loss of each arm, nats per token; None if there is no baseline."""
+    """Loss of each arm, nats per token, or that of its language; None if there is no baseline."""
     if baseline is None:
         return None
     losses = baseline if isinstance(baseline, Mapping) else _of_run(Run(baseline), of)
-    missing = [arm for arm in arms if arm not in losses]
+    found = {arm: losses.get(arm, losses.get(language)) for arm, language in language_of.items()}
+    missing = [arm for arm, loss in found.items() if loss is None]
     if missing:
         lacks = f"has no loss of {', '.join(missing)}"
         if isinstance(baseline, Mapping):
@@ -30,7 +31,7 @@ def read_baseline(
         raise ValueError(
             f"teacher.baseline: {baseline} {lacks} near its end; finish that run, or write the losses down"
         )
-    return {arm: float(losses[arm]) for arm in arms}
+    return {arm: float(loss) for arm, loss in found.items() if loss is not None}
 
 
 def _of_run(run: Run, of: Literal["train", "dev"]) -> dict[Arm, float]:

@@ -15,19 +15,57 @@ from pydantic import (
     model_validator,
 )
 
-from rota.measures import Weights
+from rota.measures import UncertaintyKind, Weights
 from rota.settings import ConfigError, Count, Duration, DurationField
-from rota.teachers.base import Classroom, SizeChange, TeacherConfig
+from rota.teachers.base import Classroom, Languages, SizeChange, TeacherConfig
 from rota.teachers.card import Card
 from rota.teachers.scripted.temperature import TemperatureConfig
 from rota.teachers.scripted.two_phase import named
 from rota.teachers.static import FixedConfig, ProportionalConfig, Static, UniformConfig
 from rota.teachers.weights.baselines import read_baseline
+from rota.teachers.weights.gradients import AlignmentSignal, GradientSignal, Pike, UncertaintySignal, VirtualGain
 from rota.teachers.weights.presets import PRESETS, Preset
 from rota.teachers.weights.rules import RULES, Actor, Rule, RuleName
-from rota.teachers.weights.signals import SIGNALS, GainOf, Signal, SignalName
+from rota.teachers.weights.signals import (
+    DevLosses,
+    Excess,
+    Gain,
+    GainOf,
+    RelatedLosses,
+    Shortfall,
+    Signal,
+    TrainLosses,
+)
 from rota.teachers.weights.teacher import Scale, WeightedTeacher
 from rota.types import Arm, FloatArray
+
+SignalName = Literal[
+    "train-loss",
+    "dev-loss",
+    "excess",
+    "shortfall",
+    "related-loss",
+    "gain",
+    "gradient",
+    "pike",
+    "virtual-gain",
+    "uncertainty",
+    "alignment",
+]
+
+SIGNALS: dict[SignalName, type[Signal]] = {
+    "train-loss": TrainLosses,
+    "dev-loss": DevLosses,
+    "excess": Excess,
+    "shortfall": Shortfall,
+    "related-loss": RelatedLosses,
+    "gain": Gain,
+    "gradient": GradientSignal,
+    "pike": Pike,
+    "virtual-gain": VirtualGain,
+    "uncertainty": UncertaintySignal,
+    "alignment": AlignmentSignal,
+}
 
 Prior = Annotated[UniformConfig | ProportionalConfig | TemperatureConfig | FixedConfig, Field(discriminator="name")]
 
@@ -39,7 +77,7 @@ class WeightsConfig(TeacherConfig):
         family="weights",
         line="any signal and rule",
         observes="by signal",
-        cost=("+3%", "0"),
+        cost=("+4%", "0"),
         source="-",
         reference="a signal (what to measure) and an update rule, both to be chosen; the rows below are published ones",
     )
@@ -85,6 +123,22 @@ class WeightsConfig(TeacherConfig):
     related: tuple[tuple[Arm, ...], ...] = Field((), description="groups of related languages (signal related-loss)")
     kinship: float = Field(0.5, ge=0, description="how much the loss of a relative counts (signal related-loss)")
     others: float = Field(0.1, ge=0, description="how much the loss of any other language counts")
+    divided_by: Literal["norms", "mean-norm", "nothing"] = Field(
+        "norms", description="of gradients: their norms (cosine), the mean norm of the languages', or nothing"
+    )
+    targets: Languages | Literal["goal"] = Field(
+        "goal", description="dev languages of the signal gradient: goal, all, high-resource, low-resource, or a list"
+    )
+    between: tuple[float, float] | None = Field(None, description="bounds of the signal gradient, such as [0, 5]")
+    map: bool = Field(False, description="record the products with every dev language (signal gradient)")
+    norm_weight: float = Field(1.0, ge=0, description="of the squared norm of a gradient (signal pike)")
+    variance_weight: float = Field(1.0, ge=0, description="of the variance of a gradient (signal pike)")
+    sentences: Count = Field(32, ge=1, description="sentences of an update, which reduce the variance (signal pike)")
+    uncertainty: UncertaintyKind = Field(
+        "entropy",
+        description="entropy, end-entropy, probability, mean-probability, variance, combined or cross-entropy",
+    )
+    samples: Count = Field(4, ge=1, description="passes with dropout (signal uncertainty)")
     # Of rules.
     temperature: float = Field(1.0, gt=0, description="of the rule softmax")
     eta: float | None = Field(None, gt=0, description="step size; null: so that a run can move a log-weight by about 5")
@@ -126,6 +180,10 @@ class WeightsConfig(TeacherConfig):
         unused = _unused(self.signal, self.rule)
         return {name: value for name, value in super().written(dumped).items() if name not in unused}
 
+    @property
+    def guarded(self) -> bool:
+        return self.variant != "source"
+
     @classmethod
     def left_out(cls) -> Collection[str]:
         fields = cls.model_fields
@@ -160,9 +218,14 @@ class WeightsConfig(TeacherConfig):
         given = {name: getattr(self, name) for name in kind.settings}
         if "baseline" in given:
             dev = self.signal == "shortfall" or self.loss == "dev"
-            given["baseline"] = read_baseline(self.baseline, arms, of="dev" if dev else "train")
+            given["baseline"] = read_baseline(
+                self.baseline, {arm: classroom.language_of[arm] for arm in arms}, of="dev" if dev else "train"
+            )
+        if "targets" in given:
+            chosen = () if self.targets == "goal" else classroom.select(self.targets)
+            given["targets"] = tuple(dict.fromkeys(classroom.language_of[arm] for arm in chosen))
         if "related" in given:
-            classroom.select(tuple(arm for group in self.related for arm in group) or "all")
+            given["related"] = [classroom.select(group) for group in self.related]
         return kind(arms, smoothing=self.smoothing, **given)
 
     def _rule(self, prior_K: FloatArray, changes: int, classroom: Classroom) -> Rule:

@@ -297,15 +297,3 @@ def finite_by_arm(
     found = measured(observation, measure)
     wanted = [arm for arm in arms if not among or arm in among]
     return {arm: finite(found.get(arm), f"{type(measure).__name__} of {arm}", observation.step) for arm in wanted}
-
-
-SignalName = Literal["train-loss", "dev-loss", "excess", "shortfall", "related-loss", "gain"]
-
-SIGNALS: dict[SignalName, type[Signal]] = {
-    "train-loss": TrainLosses,
-    "dev-loss": DevLosses,
-    "excess": Excess,
-    "shortfall": Shortfall,
-    "related-loss": RelatedLosses,
-    "gain": Gain,
-}

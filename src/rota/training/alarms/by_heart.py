@@ -12,8 +12,8 @@ from rota.training.alarms.base import Detector
 from rota.training.spot_checks import SpotCheck
 from rota.types import Alarm, Arm, State
 
-EPOCHS: Final = 2.0  # before that hardly a sentence was seen twice
-PATIENCE: Final = 3  # validations without a better dev loss
+EPOCHS: Final = 1.0  # before that, sampled training sentences are mostly ones that were not seen yet
+PATIENCE: Final = 3  # checks without a better dev loss
 BETTER: Final = 0.005  # nats per token: what counts as better
 FELL: Final = 0.05  # nats per token, and twice its error: how far the training loss must have fallen meanwhile
 POOLED: Final = 3  # checks that are taken together
@@ -32,27 +32,24 @@ class ByHeart(Detector):
 
     name = "by-heart"
 
-    def __init__(self) -> None:
-        self._dev: dict[Arm, list[tuple[int, float]]] = {}  # step and dev loss of each validation
+    def __init__(self, language_of: Mapping[Arm, Arm] | None = None) -> None:
+        self._language_of = language_of or {}  # the dev loss of an arm is that of its language
+        self._dev: dict[Arm, list[tuple[int, float]]] = {}  # step and calibrated dev loss of each check
         self._train: dict[Arm, list[Sampled]] = {}  # from the first epoch's end on
 
-    def validated(self, step: int, dev_loss: Mapping[Arm, float]) -> Iterable[Alarm]:
-        for arm, loss in dev_loss.items():
-            self._dev.setdefault(arm, []).append((step, loss))
-        return ()
-
     def checked(self, step: int, check: SpotCheck) -> Iterable[Alarm]:
-        """Called after :meth:`validated` of the same step."""
+        for arm, dev_loss in check.dev_loss.items():
+            self._dev.setdefault(arm, []).append((step, dev_loss))
         for arm, loss in check.train_loss.items():
-            if check.epochs[arm] >= 1:
+            if check.epochs[arm] >= EPOCHS:
                 self._train.setdefault(arm, []).append(Sampled(step, *loss))
         return list(self._alarms(step, check))
 
     def _alarms(self, step: int, check: SpotCheck) -> Iterator[Alarm]:
         for arm in check.train_loss:
-            dev, train = self._dev.get(arm, []), self._train.get(arm, [])
+            dev, train = self._dev.get(self._language_of.get(arm, arm), []), self._train.get(arm, [])
             since = stopped_at([loss for _, loss in dev])
-            if check.epochs[arm] < EPOCHS or since is None:
+            if not train or since is None:
                 continue
             began = dev[since][0]
             before = [sampled for sampled in train if sampled.step <= began][-POOLED:]
@@ -74,7 +71,7 @@ class ByHeart(Detector):
 
 
 def stopped_at(losses: Sequence[float]) -> int | None:
-    """Which validation had the best loss, if the last ones have not been better than all before them; else None."""
+    """Which check had the best loss, if the last ones have not been better than all before them; else None."""
     if len(losses) <= PATIENCE:
         return None
     best = int(np.argmin(losses[:-PATIENCE]))

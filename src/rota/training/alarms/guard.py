@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from rota.goal import is_alike
 from rota.measures import Measure
 from rota.teachers.base import Classroom
 from rota.teachers.static import Temperature
@@ -135,7 +136,8 @@ def watch_over(
     more: Iterable[Detector] = (),
 ) -> tuple[Teacher, Alarms]:
     """The detectors of a run, and its teacher, under the guard if ``guard``; ``more`` are further detectors."""
-    rising = RisingLoss(listens=listens)
+    goal = None if is_alike(classroom.goal, classroom.languages) else classroom.goal
+    rising = RisingLoss(goal, listens=listens, language_of=classroom.language_of)
     if not listens:
         return teacher, Alarms([rising, *more])
     arms = classroom.arms

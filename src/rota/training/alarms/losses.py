@@ -34,8 +34,9 @@ class _Validation(NamedTuple):
 class RisingLoss(Detector):
     """The mean dev loss over the goal's languages has been above its best for several validations.
 
-    ``goal`` are the weights of the languages; by default all alike. ``rising`` holds as long as it goes on;
-    ``stalled`` counts the validations since the last one that was clearly the best so far, noise or not.
+    ``goal`` are the weights of the languages; by default all alike. ``language_of`` gives the language of each arm.
+    ``rising`` holds as long as it goes on; ``stalled`` counts the validations since the last one that was clearly the
+    best so far, noise or not.
 
     A schedule without feedback (``listens`` false) leaves languages out because its config says so, for a phase or for
     good. Its mean is over the languages that it trains on now, at the validations since it does. Validations of a
@@ -44,8 +45,14 @@ class RisingLoss(Detector):
 
     name = "rising-loss"
 
-    def __init__(self, goal: Mapping[Arm, float] | None = None, *, listens: bool = True) -> None:
-        self.goal, self.listens = goal, listens
+    def __init__(
+        self,
+        goal: Mapping[Arm, float] | None = None,
+        *,
+        listens: bool = True,
+        language_of: Mapping[Arm, Arm] | None = None,
+    ) -> None:
+        self.goal, self.listens, self.language_of = goal, listens, language_of or {}
         self.rising, self.stalled, self._lowest = False, 0, math.inf
         self._history: list[_Validation] = []
         self._warming = False
@@ -57,7 +64,8 @@ class RisingLoss(Detector):
         return ()
 
     def validated(self, step: int, dev_loss: Mapping[Arm, float]) -> Iterator[Alarm]:
-        trained = frozenset(arm for arm in dev_loss if self._now.get(arm, 0) > self._seen.get(arm, 0))
+        fed = {self.language_of.get(arm, arm) for arm, now in self._now.items() if now > self._seen.get(arm, 0)}
+        trained = frozenset(language for language in dev_loss if language in fed)
         self._seen = dict(self._now)
         if self._warming:
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from statistics import median
+from statistics import median, stdev
 from typing import Final, NamedTuple
 
 from rota.measures import Estimate
@@ -11,7 +11,7 @@ from rota.training.alarms.base import Detector
 from rota.training.spot_checks import SpotCheck
 from rota.types import Alarm, Arm, State
 
-POOLED: Final = 4  # checks that are taken together
+POOLED: Final = 6  # checks that are taken together
 GROWN: Final = 0.15  # nats per token that the other arms must have reached
 PART: Final = 0.1  # of what the others have: less than this, error included, is next to nothing
 IN_A_ROW: Final = 3  # checks
@@ -69,10 +69,15 @@ class Unaligned(Detector):
 
 
 def pooled(looks: Sequence[Look]) -> Estimate:
-    """The mean gain of several checks, which have about as many tokens each."""
+    """The mean gain of several checks, which have about as many tokens each.
+
+    Its error is that within the checks or that between them, whichever is larger: of two or three sentences, the
+    first may be small by chance.
+    """
     count = len(looks)
-    errors = sum(look.error**2 for look in looks) ** 0.5
-    return Estimate(sum(look.gain for look in looks) / count, errors / count)
+    within = sum(look.error**2 for look in looks) ** 0.5 / count
+    between = stdev(look.gain for look in looks) / count**0.5 if count > 1 else 0.0
+    return Estimate(sum(look.gain for look in looks) / count, max(within, between))
 
 
 def _text(arm: Arm, gain: Estimate, usual: float) -> str:

@@ -2,7 +2,8 @@
 
 A gauge (``base.py``) reads its value from the student and the dev sets when the teacher is to be told, and may follow
 the updates in between; what it remembers is saved. ``losses.py`` has those of losses, ``source.py`` that of the gain
-from the source, ``alignment.py`` that of gradients along the goal's, ``sentences.py`` those that score every training
+from the source, ``alignment.py`` that of gradients along the goal's, ``gradients.py`` those of gradients of sampled
+sentences, ``uncertainty.py`` that of predictions under dropout, ``sentences.py`` those that score every training
 sentence, ``weights.py`` that of moving weights. ``GAUGES`` below is the table that the probe looks measures up in; a
 teacher of a user's own can bring more (``TeacherConfig.gauges``).
 """
@@ -16,20 +17,32 @@ from rota.measures import (
     Alignment,
     DevLoss,
     EmbeddingNorm,
+    GradientMoments,
+    GradientProducts,
     GroupLosses,
     JointLoss,
     Measure,
     SourceGain,
     SourceNorms,
     TrainLoss,
+    TrainSampleLoss,
     TrainSetLosses,
+    Uncertainty,
     WeightChange,
 )
 from rota.training.gauges.alignment import AlignmentGauge
 from rota.training.gauges.base import Gauge
-from rota.training.gauges.losses import DevLossGauge, GroupLossesGauge, JointLossGauge, TrainLossGauge
+from rota.training.gauges.gradients import GradientMomentsGauge, GradientProductsGauge
+from rota.training.gauges.losses import (
+    DevLossGauge,
+    GroupLossesGauge,
+    JointLossGauge,
+    TrainLossGauge,
+    TrainSampleLossGauge,
+)
 from rota.training.gauges.sentences import EmbeddingNormGauge, SourceNormsGauge, TrainSetLossesGauge
 from rota.training.gauges.source import SourceGainGauge
+from rota.training.gauges.uncertainty import UncertaintyGauge
 from rota.training.gauges.weights import WeightChangeGauge
 
 Gauges = Mapping[type[Measure], type[Gauge[Any]]]
@@ -40,11 +53,15 @@ GAUGES: Gauges = {
     JointLoss: JointLossGauge,
     GroupLosses: GroupLossesGauge,
     SourceGain: SourceGainGauge,
+    TrainSampleLoss: TrainSampleLossGauge,
     EmbeddingNorm: EmbeddingNormGauge,
     SourceNorms: SourceNormsGauge,
     TrainSetLosses: TrainSetLossesGauge,
     WeightChange: WeightChangeGauge,
     Alignment: AlignmentGauge,
+    GradientProducts: GradientProductsGauge,
+    GradientMoments: GradientMomentsGauge,
+    Uncertainty: UncertaintyGauge,
 }
 
 __all__ = ["GAUGES", "Gauge", "Gauges"]

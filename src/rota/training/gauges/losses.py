@@ -7,7 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from rota.measures import DevLoss, GroupLosses, JointLoss, TrainLoss, Weights, mean_train_loss
+from rota.measures import DevLoss, GroupLosses, JointLoss, TrainLoss, TrainSampleLoss, Weights, mean_train_loss
+from rota.student.likelihood import TEMPERATURES, fit
 from rota.training.devsets import DevSets, Groups
 from rota.training.gauges.base import Gauge
 from rota.training.turns import Window
@@ -51,6 +52,9 @@ class DevLossGauge(Gauge[DevLoss]):
         return losses
 
     def _loss(self, arm: Arm) -> float:
+        if self.measure.calibrated:
+            batch, weights = self.batches[arm], self.measure.weights
+            return fit(self.student.examine([batch], temperatures=TEMPERATURES, weights=weights)).calibrated
         return _losses(self.student, self.batches[arm], self.measure.weights, smoothed=self.measure.smoothed).per_token
 
     def state_dict(self) -> State:
@@ -58,6 +62,20 @@ class DevLossGauge(Gauge[DevLoss]):
 
     def load_state_dict(self, state: State) -> None:
         self._before = dict(state.get("before", {}))
+
+
+class TrainSampleLossGauge(Gauge[TrainSampleLoss]):
+    @cached_property
+    def batches(self) -> dict[Arm, Batch]:
+        sets, tokens = self.sets, self.measure.tokens
+        return {arm: sets.sample("train", arm, tokens).batch() for arm in sets.train_tokens}
+
+    def read(self, window: Window) -> dict[Arm, float]:  # noqa: ARG002 - whatever was played
+        """In one call, so that sentences of all arms share the passes."""
+        losses = self.student.losses(list(self.batches.values()), weights=self.measure.weights)
+        starts = np.cumsum([0, *(batch.sentences for batch in self.batches.values())][:-1])
+        sums, tokens = (np.add.reduceat(values, starts) for values in losses)
+        return dict(zip(self.batches, (sums / tokens).tolist(), strict=True))
 
 
 class JointLossGauge(Gauge[JointLoss]):

@@ -1,0 +1,208 @@
+"""Text in several directions: names, tags, leaks, and pairs without the pivot."""
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from small_corpus import run, sentences, write_corpus
+
+from rota.data.corpora.directions import resolved
+from rota.data.corpora.sources import CorpusConfig, open_corpus
+from rota.data.division import teacher_part
+from rota.data.preparation.cleaning import Cleaner, CleaningConfig
+from rota.data.preparation.mess import ArmMess, MessConfig
+from rota.data.subwords import EOS
+from rota.settings import explain
+from rota.types import Route
+
+
+def write_parallel(folder, languages=("az", "tr", "en"), pattern="{split}.{language}"):
+    """The same sentences in every language: in capitals, with spaces between letters reversed, plain."""
+    folder.mkdir(exist_ok=True)
+    forms = {"az": str.upper, "tr": str.title, "en": str}
+    for seed, (split, count) in enumerate({"train": 40, "dev": 6, "test": 5}.items(), start=50):
+        for language in languages:
+            lines = "".join(f"{forms[language](text)}\n" for text in sentences(count, seed))
+            (folder / pattern.format(split=split, language=language)).write_text(lines)
+    return folder
+
+
+def directed(tmp_path, directions="both-ways", **changes):
+    return write_corpus(tmp_path / "text", directions=directions, **changes)
+
+
+def first_tokens(store, split, name, side):
+    part = store.split(split)
+    flat = getattr(part, side)
+    return {int(flat.tokens[flat.offsets[index]]) for index in range(*part.range(name))}
+
+
+@pytest.mark.parametrize(
+    ("written", "languages", "pairs"),
+    [
+        ("both-ways", ("az", "tr"), [("az", "en"), ("en", "az"), ("tr", "en"), ("en", "tr")]),
+        (("az-en", "az-tr"), ("az", "tr"), [("az", "en"), ("az", "tr")]),
+        (("zh-Hant-en", "en-zh-Hant"), ("zh-Hant",), [("zh-Hant", "en"), ("en", "zh-Hant")]),
+        (("gl-en",), (), [("gl", "en")]),
+    ],
+)
+def test_directions_are_read(written, languages, pairs):
+    assert resolved(written, languages, "en") == tuple(pairs)
+
+
+@pytest.mark.parametrize("written", ["azen", "az-ru", "az-az", "a-b-c"])
+def test_what_is_no_direction_is_refused(written):
+    with pytest.raises(ValueError, match=f"{written!r} is not a direction between two languages"):
+        resolved((written,), ("az", "tr"), "en")
+
+
+@pytest.mark.parametrize(
+    ("directions", "message"),
+    [((), "'directions' is empty"), (("az-en", "az-en"), "the direction 'az-en' is listed twice")],
+)
+def test_mistakes_are_named(tmp_path, directions, message):
+    with pytest.raises(ValidationError) as found:
+        directed(tmp_path, directions)
+    assert message in explain(found.value, CorpusConfig)
+
+
+def test_both_ways_has_every_language_twice(tmp_path):
+    store = run(directed(tmp_path), tmp_path / "data")
+    assert store.languages == store.arms == ("az-en", "en-az", "tr-en", "en-tr")
+    assert store.sizes["az-en"] == store.sizes["en-az"] == 30
+    assert store.route("en-az") == Route("en", "az", "en-az")
+    assert store.low_resource == ("az-en", "en-az")
+    assert store.text("test", "en-az") == [(english, source) for source, english in store.text("test", "az-en")]
+    assert (store.folder / "text" / "test.en-az.az").is_file()
+
+
+def test_sources_begin_with_the_tag_of_their_language_and_targets_with_that_of_theirs(tmp_path):
+    store = run(directed(tmp_path), tmp_path / "data")
+    tag = store.subwords.tag
+    assert store.subwords.languages == ["az", "en", "tr"]
+    for name, source, target in (("az-en", "az", "en"), ("en-tr", "en", "tr")):
+        for split in ("train", "dev", "test"):
+            assert first_tokens(store, split, name, "source") == {tag(source)}
+            assert first_tokens(store, split, name, "target") == {tag(target)}
+    _, english = store.text("dev", "az-en")[0]
+    dev = store.split("dev")
+    tokens, _ = dev.target.gather(np.array([dev.range("az-en")[0]]))
+    assert tokens[0] == tag("en")
+    assert tokens[-1] == EOS
+    assert store.subwords.decode(tokens) == english
+
+
+def test_into_one_language_alone_the_tokens_are_as_without_directions(tmp_path):
+    plain = run(write_corpus(tmp_path / "text"), tmp_path / "plain")
+    named = run(directed(tmp_path, ("az-en", "tr-en")), tmp_path / "named")
+    assert named.languages == ("az-en", "tr-en")
+    for name in ("train.source.tokens", "train.target.tokens", "dev.target.offsets", "subwords.json"):
+        assert (plain.folder / name).read_bytes() == (named.folder / name).read_bytes()
+
+
+def test_a_sentence_is_in_the_same_part_of_the_dev_sets_of_both_directions(tmp_path):
+    dev = run(directed(tmp_path), tmp_path / "data").split("dev")
+    parts = [teacher_part(dev, name, 0.5, "text").tolist() for name in ("tr-en", "en-tr")]
+    assert parts[0] == parts[1]
+    assert 0 < len(parts[0]) < 6
+
+
+def test_a_training_pair_leaks_if_either_side_is_held_out():
+    cleaner = Cleaner(CleaningConfig(leak_words=2), either_side=True)
+    list(cleaner.clean_held_out([("a held out source", "a held out target")]))
+    guard = cleaner.held_out
+    pairs = [
+        ("a held out source", "another text here"),
+        ("another text here", "A held OUT source"),
+        ("a held out target", "one more text"),
+        ("one more text", "a held out target"),
+        ("fine", "fine too"),
+    ]
+    either = Cleaner(CleaningConfig(leak_words=2), guard, either_side=True)
+    assert list(either.clean_train(pairs)) == pairs[4:]
+    assert either.counts["a side in dev or test"] == 4
+
+
+def test_pairs_without_the_pivot_are_joined_by_their_translation(tmp_path):
+    folder = write_parallel(tmp_path / "text")
+    patterns = {split: f"{folder}/{split}.{{side}}" for split in ("train", "dev", "test")}
+    named = CorpusConfig(languages=("az", "tr"), directions=("az-tr",), **patterns)
+    by_file = [list(open_corpus(named, tmp_path)["az-tr"][split].read()) for split in ("train", "dev")]
+    patterns = {split: dict.fromkeys(("az", "tr"), f"{folder}/{split}.{{side}}") for split in patterns}
+    joined = CorpusConfig(languages=("az", "tr"), directions=("az-tr", "tr-en"), **patterns)
+    corpus = open_corpus(joined, tmp_path)
+    assert list(corpus) == ["az-tr", "tr-en"]
+    assert [list(corpus["az-tr"][split].read()) for split in ("train", "dev")] == by_file
+    assert by_file[1][0] == (sentences(6, 51)[0].upper(), sentences(6, 51)[0].title())
+
+
+def test_files_of_two_languages_need_no_pivot_at_all(tmp_path):
+    folder = write_parallel(tmp_path / "text", ("az", "tr"))
+    patterns = {split: f"{folder}/{split}.{{side}}" for split in ("train", "dev", "test")}
+    store = run(CorpusConfig(directions=("az-tr", "tr-az"), **patterns), tmp_path / "data")
+    assert store.languages == ("az-tr", "tr-az")
+    assert store.subwords.languages == ["az", "tr"]
+
+
+def test_patterns_may_name_source_and_target_in_either_order(tmp_path):
+    folder = tmp_path / "text"
+    for pair in ("az-en", "tr-az"):
+        (folder / pair).mkdir(parents=True)
+    for split in ("train", "dev", "test"):
+        for pair in ("az-en", "tr-az"):
+            for side in pair.split("-"):
+                (folder / pair / f"{split}.{side}").write_text(f"{split} {side}\n")
+    patterns = {split: f"{folder}/{{source}}-{{target}}/{split}.{{side}}" for split in ("train", "dev", "test")}
+    config = CorpusConfig(languages=("az", "tr"), directions=("en-az", "az-tr"), **patterns)
+    corpus = open_corpus(config, tmp_path)
+    assert list(corpus["en-az"]["dev"].read()) == [("dev en", "dev az")]
+    assert list(corpus["az-tr"]["dev"].read()) == [("dev az", "dev tr")]
+
+
+def test_an_unknown_field_of_a_pattern_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"has \{sides\}; only \{language\}, \{side\}, \{source\} and \{target\}"):
+        open_corpus(CorpusConfig(languages=("az",), train="a.{sides}", dev="b", test="c"), tmp_path)
+
+
+def test_sources_are_arms_of_both_directions(tmp_path):
+    sources = {"tr-2": {"language": "tr", "take": 0.5}}
+    store = run(directed(tmp_path, ("tr-en", "en-tr", "az-en"), sources=sources), tmp_path / "data")
+    assert store.arms == ("tr-en", "tr-en.tr-2", "en-tr", "en-tr.tr-2", "az-en")
+    assert store.languages == ("tr-en", "en-tr", "az-en")
+    assert store.language_of["en-tr.tr-2"] == "en-tr"
+    assert store.sizes["tr-en.tr-2"] == store.sizes["en-tr.tr-2"]
+
+
+def test_joining_a_language_that_has_only_sources_is_refused(tmp_path):
+    base = write_corpus(tmp_path / "text")
+    patterns = {split: {each: getattr(base, split) for each in ("az", "tr")} for split in ("dev", "test")}
+    sources = {"tr-web": {"language": "tr", "train": f"{tmp_path}/text/train.tr.{{side}}"}}
+    config = CorpusConfig(
+        languages=("az", "tr"), train={"az": base.train}, sources=sources, directions=("az-tr",), **patterns
+    )
+    with pytest.raises(ValueError, match="'tr' has no train text of its own to be joined for 'az-tr'"):
+        open_corpus(config, tmp_path)
+
+
+def test_copies_have_the_tag_of_the_target(tmp_path):
+    mess = MessConfig(arms={"az-en": ArmMess(copies=1.0)})
+    store = run(directed(tmp_path), tmp_path / "data", mess=mess)
+    train, tag = store.split("train"), store.subwords.tag
+    index = np.array([train.range("az-en")[0]])
+    (source, _), (target, _) = train.source.gather(index), train.target.gather(index)
+    assert target[0] == tag("en")
+    assert source[0] == tag("az")
+    assert source[1:].tolist() == target[1:].tolist()
+
+
+def test_subwords_count_a_pair_of_languages_once(tmp_path):
+    both = run(directed(tmp_path), tmp_path / "both").subwords
+    one = run(write_corpus(tmp_path / "text"), tmp_path / "one").subwords
+    assert both.vocabulary == one.vocabulary, "one tag more leaves one subword less of a given size"
+    text = "sea sky hill road"
+    assert both.decode(both.encode_targets([text], "en")[0]) == text
+    with pytest.raises(ValueError, match="say into which one, for example --to en"):
+        both.target_tag(None, ("en", "az"))
+    with pytest.raises(ValueError, match="does not translate into 'ru'; it does into en, az"):
+        both.target_tag("ru", ("en", "az"))
+    assert both.target_tag(None, ("en",)) is None
+    assert both.target_tag("az", ("en", "az")) == both.tag("az")

@@ -1,0 +1,157 @@
+"""A model with two target languages, exported: the tag of the target is forced, and the translations are ours."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from export_cases import WORDS, Saved, student_config
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+from rota.config import parse_config
+from rota.data.corpora.parallel import tidy
+from rota.data.subwords import Subwords, SubwordsConfig
+from rota.evaluation.translator import Translator
+from rota.export.ctranslate import CTranslator
+from rota.export.model import export
+from rota.runs.checkpoints import Checkpoints
+from rota.student.kernels.attention import Layout
+from rota.student.nmt import build_student
+from rota.student.search import translate
+from rota.student.transformer import EOS, logits
+from rota.types import Batch
+
+STEPS = 400
+ROUTES = {"az-en": ("az", "en"), "az-no": ("az", "no"), "en-az": ("en", "az")}
+TEXTS = {
+    "az": ["dəniz göy", "largo é céu", "", "göy é largo dəniz é høy himmel", "himmel é høy", "céu largo", "é"],
+    "en": ["sea sky", "wide is blue", "", "sky is wide sea is high heaven", "heaven is high", "blue wide", "is"],
+}
+
+
+def said(words, route):
+    """az as it is, en translated, no in reverse letters: another target of the same sources."""
+    forms = {"az": lambda word: word, "en": WORDS.get, "no": lambda word: word[::-1]}
+    return tuple(" ".join(forms[language](word) for word in words) for language in route)
+
+
+def sentences():
+    """What the model is trained on."""
+    rng = np.random.default_rng(1)
+    return [list(rng.choice(list(WORDS), size=rng.integers(1, 9))) for _ in range(24)]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run folder with a network that translates word for word in three directions."""
+    folder = tmp_path_factory.mktemp("directions") / "run"
+    pairs = {name: [said(words, route) for words in sentences()] for name, route in ROUTES.items()}
+    lines = [line for each in pairs.values() for pair in each for line in pair] * 2
+    subwords = Subwords.train(lines, ["az", "en", "no"], SubwordsConfig(size=330))
+    student = build_student(student_config(True), vocabulary=subwords.vocabulary, steps=STEPS, seed=1)
+    batches = [batch_of(subwords, name, pairs[name]) for name in ROUTES]
+    for step in range(STEPS):
+        student.update([batches[step % len(batches)]])
+    folder.mkdir()
+    subwords.save(folder / "subwords.json")
+    config = parse_config(
+        {"name": "small", "data": {"corpus": "synthetic"}, "student": student_config(True).model_dump(mode="json")}
+    )
+    routes = {name: {"source": a, "target": b, "dev": name} for name, (a, b) in ROUTES.items()}
+    sizes = dict.fromkeys(ROUTES, 24)
+    about = {"config": config.dump(), "data": {"low_resource": [], "sizes": sizes, "arms": sizes, "routes": routes}}
+    (folder / "run.json").write_text(json.dumps(about))
+    Checkpoints(folder / "checkpoints").save(STEPS, {"student": Saved({"network": student.network.state_dict()})})
+    return folder
+
+
+def batch_of(subwords, name, pairs):
+    source, target = ROUTES[name]
+    sources = subwords.encode_sources(source, [text for text, _ in pairs])
+    targets = subwords.encode_targets([text for _, text in pairs], target)
+    lengths = [np.array([len(each) for each in side]) for side in (sources, targets)]
+    flat = [np.concatenate(side) for side in (sources, targets)]
+    return Batch(name, flat[0], lengths[0], flat[1], lengths[1], {name: int(lengths[1].sum())})
+
+
+@pytest.fixture(scope="module")
+def ours(run):
+    return Translator.load(run, device="cpu")
+
+
+def test_the_language_asked_for_comes_out(ours):
+    words = sentences()[0]
+    text = " ".join(words)
+    assert ours.translate([text, text], "az", to=["en", "no"]) == [said(words, ("az", to))[1] for to in ("en", "no")]
+    assert ours.translate([said(words, ("az", "en"))[1]], "en", to="az") == [text]
+
+
+def test_a_model_with_several_targets_must_be_told_which(ours):
+    with pytest.raises(ValueError, match="the model translates into en, no, az; say into which one"):
+        ours.translate(["dəniz"], "az")
+    with pytest.raises(ValueError, match="does not translate into 'fr'"):
+        ours.translate(["dəniz"], "az", to="fr")
+
+
+def test_the_forced_token_is_no_part_of_the_hypothesis_and_costs_nothing(ours):
+    """The score is the log-probability of what follows the tag, over a length that counts it."""
+    network, tag = ours.networks[0], ours.subwords.tag("en")
+    source = np.array(ours.subwords.encode_sources("az", ["dəniz göy"])[0])
+    (found,) = translate([network], [source], beam=1, first=[tag])
+    assert tag not in found.ids
+    target = [tag, *found.ids.tolist(), EOS]
+    lengths = [np.array([len(side)]) for side in (source, target)]
+    layouts = [Layout(length, network.shape.heads, network.device) for length in lengths]
+    with torch.no_grad():
+        states = network(torch.tensor(source), layouts[0], torch.tensor(target), layouts[1], None)
+        logprobs = logits(network, states).log_softmax(-1)[range(len(target)), target]
+    assert found.score == pytest.approx(float(logprobs[1:].sum()) / len(target), abs=1e-4)
+
+
+@pytest.fixture(scope="module")
+def exported(run):
+    hf, ct2 = export(run, run.parent / "hf"), export(run, run.parent / "ct2", to="ctranslate2")
+    return hf, AutoModelForSeq2SeqLM.from_pretrained(hf), CTranslator(ct2, threads=1)
+
+
+@pytest.mark.parametrize(("beam", "penalty"), [(1, 1.0), (2, 0.6), (5, 1.0)])
+def test_transformers_and_ctranslate2_find_our_translations(exported, ours, beam, penalty):
+    hf, model, theirs = exported
+    assert theirs.targets == ("en", "no", "az")
+    for source, target in ROUTES.values():
+        expected = ours.translate(TEXTS[source], source, to=target, beam=beam, length_penalty=penalty)
+        assert len(set(expected)) > 5, "a model that says the same of everything would show nothing"
+        assert theirs.translate(TEXTS[source], source, to=target, beam=beam, length_penalty=penalty) == expected
+        tokenizer = AutoTokenizer.from_pretrained(hf, src_lang=f"__{source}__")
+        for text, wanted in zip(TEXTS[source], expected, strict=True):
+            if tidy(text):
+                inputs = tokenizer(text, return_tensors="pt")
+                found = model.generate(
+                    **inputs,
+                    forced_bos_token_id=tokenizer.convert_tokens_to_ids(f"__{target}__"),
+                    max_new_tokens=2 * inputs.input_ids.shape[1] + 11,
+                    num_beams=beam,
+                    early_stopping=beam > 1,
+                    length_penalty=penalty,
+                )
+                assert tokenizer.decode(found[0], skip_special_tokens=True) == wanted
+
+
+def test_the_code_in_the_model_card_translates_as_we_do(run, ours, tmp_path, capsys):
+    for to in ("hf", "ctranslate2"):
+        folder = export(run, tmp_path / to, to=to)
+        card = (folder / "README.md").read_text(encoding="utf-8")
+        assert 'language: ["az", "en", "no"]' in card
+        assert "# small: az-en, az-no, en-az" in card
+        assert "translates single sentences in the directions above" in card
+        code = card.partition("```python\n")[2].partition("```")[0]
+        exec(code.replace("FOLDER", repr(str(folder))).replace("TEXT", repr("dəniz é largo")), {})
+        assert capsys.readouterr().out.strip() == ours.translate(["dəniz é largo"], "az", to="en")[0]
+
+
+def test_the_command_takes_from_and_to(rota, run, ours, tmp_path):
+    folder = export(run, tmp_path / "ct2", to="ctranslate2")
+    for model in (run, folder):
+        code, output, _ = rota("translate", model, "--from", "az", "--to", "no", stdin="dəniz é\n")
+        assert (code, output.strip()) == (0, ours.translate(["dəniz é"], "az", to="no")[0])
+        assert "say into which one, for example --to en" in rota("translate", model, "--from", "az", stdin="dəniz\n")[2]

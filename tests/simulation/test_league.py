@@ -1,0 +1,75 @@
+"""The league of teachers in scripted worlds: who plays, and the arithmetic of its table."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from rota.config import teacher_config
+from rota.measures import Estimate
+from rota.simulation.league import BEST, LEAGUE, League, entrants, play, written
+from rota.simulation.simulate import fixed_mixture, simulate_config
+from rota.simulation.worlds import make_world
+from rota.teachers import TEACHERS
+from rota.teachers.scripted.late import LateConfig
+from rota.teachers.static import UniformConfig
+
+
+@pytest.mark.slow
+def test_every_teacher_plays_or_says_why_not():
+    playing, left_out = entrants(partial(teacher_config, steps=3_000))
+    assert {*playing, *left_out} == set(TEACHERS)
+    assert {"uniform", "temperature", "tscl", "caps"} <= set(playing)
+    assert left_out["fixed"] == "needs shares"
+    assert "unknown arm 'mixed'" in left_out["mixed"]
+
+
+def test_a_cell_is_the_mean_gain_over_equal_shares_with_its_error():
+    told = []
+    league = play(
+        {"uniform": UniformConfig()}, worlds=["switch"], seeds=3, steps=60, progress=lambda *a: told.append(a)
+    )
+    world = make_world("switch", 60)
+    equal = fixed_mixture(world, {"left": 1, "right": 1}, 60).macro_loss
+    gains = [equal - simulate_config(UniformConfig(), world, 60, seed=seed).macro_loss for seed in (1, 2, 3)]
+    found = league.gains["uniform"]["switch"]
+    assert found.value == pytest.approx(np.mean(gains))
+    assert found.error == pytest.approx(np.std(gains, ddof=1) / np.sqrt(3))
+    assert told[-1] == ("switch: uniform", 3, 3)
+    assert league.gains[BEST]["switch"].value == pytest.approx(0.0, abs=1e-3), "there equal shares are the best"
+
+
+def test_a_teacher_that_needs_low_resource_languages_does_not_play_where_there_are_none():
+    league = play({"late": LateConfig()}, worlds=["switch", "transfer"], seeds=1, steps=60)
+    assert list(league.gains["late"]) == ["transfer"]
+    assert "| `late` | - |" in league.markdown()
+
+
+def test_the_table_is_ranked_by_the_mean_of_places():
+    gains = {
+        "bold": {"a": Estimate(0.05, 0.01), "b": Estimate(-0.001, 0.001)},
+        "mild": {"a": Estimate(0.0, 0.01), "b": Estimate(0.002, 0.0004)},
+        BEST: {"a": Estimate(0.2, 0.0), "b": Estimate(0.002, 0.0)},
+    }
+    league = League(gains, {}, seeds=2, steps=10)
+    # In a: best, bold, mild; in b: best and mild, bold.
+    assert league.ranked == [BEST, "mild", "bold"]
+    assert league.markdown().splitlines() == [
+        "| teacher | a | b |",
+        "|---|---:|---:|",
+        f"| `{BEST}` | **+200 ± 0** | **+2 ± 0** |",
+        "| `mild` | +0 ± 10 | **+2 ± 0** |",
+        "| `bold` | **+50 ± 10** | −1 ± 1 |",
+    ]
+
+
+def test_what_is_not_there_and_what_rounds_to_nothing():
+    assert written(None) == "-"
+    assert written(Estimate(0.0003, 0.0001)) == "+0 ± 0"
+
+
+def test_the_command_prints_the_league(rota):
+    code, output, _ = rota("simulate", "uniform", "--all", "--seeds", "1", "--steps", "40")
+    assert code == 0
+    assert "40 updates, 1 seeds" in output
+    assert "| teacher | " + " | ".join(LEAGUE) + " |" in output
