@@ -241,7 +241,7 @@ def test_a_split_that_does_not_exist(rota, project):
 
 
 def test_a_warmup_longer_than_the_run(rota, project):
-    replace(project, "student: {", "teacher: {name: dqn}\nstudent: {")
+    replace(project, "student: {", "teacher: {name: dqn, variant: paper}\nstudent: {")
     result = rota("train", "run.yaml")
     assert_one_line(result, "teacher.warmup lasts 16,000 steps and the run 4", "teacher.warmup: 10%")
 
