@@ -19,7 +19,7 @@ from rota.types import MIXED, Arm, Batch, IntArray
 Part = Literal["train", "teacher", "selection"]
 """Training sentences, dev sentences that a teacher may look at, or the others."""
 
-LENDERS: Final = 4_096
+LENDERS: Final = 1_024
 """Sentences of an arm among which another source of similar length is looked for."""
 
 
