@@ -46,12 +46,13 @@ def what_was_run(study: Study) -> str:
     configs = [run.about["config"] for run in finished or study.runs]
     data, corpus = study.any_run.about["data"], configs[0]["data"].get("corpus")
     presets = sorted({config["student"]["preset"] for config in configs})
+    kind = "direction" if len(study.any_run.targets) > 1 else "language"
     text = (
         f"{plural(sum(bool(row.runs) for row in study.rows.values()), 'schedule')}, "
         f"{plural(len(finished), 'finished run')} "
         f"of {_range([config['training']['steps'] for config in configs])} updates "
         f"of {_range([_tokens_of_an_update(config['training']) for config in configs])} target tokens; "
-        f"preset{'' if len(presets) == 1 else 's'} {and_list(presets)}; {plural(len(data['sizes']), 'language')} "
+        f"preset{'' if len(presets) == 1 else 's'} {and_list(presets)}; {plural(len(data['sizes']), kind)} "
         f"with {sum(data['sizes'].values()):,} training pairs"
     )
     return f"{text} ({corpus})." if corpus else f"{text}."
