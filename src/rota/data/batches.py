@@ -85,11 +85,11 @@ class LanguageStream:
         raise ValueError(f"{self.arm!r} is not a mixture, so it cannot be given the shares {dict(shares)}")
 
     def emphasise(self, emphasis: Emphasis | None) -> None:
-        """From now on batches have weights of their sentences, or none; whoever draws says so each time."""
+        """From now on batches have weights of their sentences, or none; the caller says so at each draw."""
         self._emphasis = emphasis
 
     def score(self, scoring: Scoring | None) -> None:
-        """From now on only the best of more candidates, or all; whoever draws says so each time."""
+        """From now on only the best of more candidates, or all; the caller says so at each draw."""
         if scoring is not None and not 0 < scoring.share <= 1:
             raise ValueError(f"a scoring keeps {scoring.share} of the candidates; the share must be above 0, at most 1")
         self._scoring = scoring

@@ -89,7 +89,7 @@ class Manifest(Settings):
 
     @model_serializer(mode="wrap")
     def _only_what_is_used(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Manifests of data that nobody degraded, with one text a language, are as they always were."""
+        """Manifests of data that were not degraded, with one text a language, are as they always were."""
         written: dict[str, Any] = write(self)
         return {name: value for name, value in written.items() if name not in ("mess", "routes") or value}
 

@@ -1,7 +1,7 @@
 """All teachers in several scripted worlds with several seeds: who copes with what. For understanding, not for results.
 
 A cell is how far a teacher's final mean loss is below that of equal shares in the same world (positive is good), as a
-mean over seeds with its standard error. The best fixed mixture, which nobody knows beforehand, stands beside them.
+mean over seeds with its standard error. The best fixed mixture, which is not known beforehand, stands beside them.
 """
 
 from __future__ import annotations
