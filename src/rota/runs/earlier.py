@@ -13,7 +13,10 @@ from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Decision, Mixture, State
 
 
 def mixture_named(arm: Arm, sizes: Mapping[Arm, int], low_resource: Collection[Arm]) -> Mixture | None:
-    """The mixture that a decision or a stream of this name has if it was saved without one; None for an arm."""
+    """The mixture that a decision or a stream of this name has if it was saved without one; None for an arm.
+
+    ``sizes`` are the training sentences of all arms; both mixtures have their proportions.
+    """
     if arm == MIXED:
         return Mixture(dict(sizes), "sentence", fixed=True)
     if arm == MIXED_HIGH_RESOURCE:

@@ -302,7 +302,7 @@ def fit(config: LearnedConfig, steps: int, tokens: int) -> dict[str, Any]:
 
 
 def _as_share(value: Any, steps: int) -> Any:
-    """A duration as a share of the run; None for what is no duration."""
+    """A duration as a share of the run; None for anything else."""
     if isinstance(value, Duration):
         return value if value.is_share else Duration(f"{min(100.0, 100 * value.amount / steps)}%")
     return (
