@@ -7,6 +7,7 @@ import pytest
 from rota import api
 from rota.config import as_begun, parse_config, parse_recorded
 from rota.evaluation.selection import selection_pairs
+from rota.files import read_json
 from rota.report.study import first_difference
 from rota.runs import Run
 from rota.settings import BEFORE, ConfigError, with_earlier
@@ -118,3 +119,24 @@ def test_mixed_batches_of_an_earlier_run_stay_sorted_by_length(tmp_path):
     api.train(parse_config({**VALUES, **mixed}), new.folder)
     steps = [run.record_path("steps").read_bytes() for run in (old, whole, new)]
     assert steps[0] == steps[1] != steps[2]
+
+
+def test_an_earlier_dqn_run_keeps_the_first_dev_sentences_as_prototypes(tmp_path):
+    data = {**VALUES["data"], "folder": str(tmp_path / "data")}
+    dqn = {"name": "dqn", "warmup": None, "groups": 3, "group_sentences": 1, "decide_every": 1, "replay_minimum": 1}
+    values = {**VALUES, "data": data, "training": {**VALUES["training"], **TRAINING}}
+    old, whole, new = (Run(tmp_path / name) for name in ("old", "whole", "new"))
+    first = parse_config({**values, "teacher": {**dqn, "state_sentences": "first"}})
+    api.train(first, old.folder, until=3)
+    about = json.loads(old.about_path.read_text())
+    del about["config"]["teacher"]["state_sentences"]  # as it was written before the setting had another default
+    old.about_path.write_text(json.dumps(about))
+    assert parse_recorded(about["config"]).teacher.state_sentences == "first"
+    api.train(parse_config({**values, "teacher": dqn}), old.folder)
+    api.train(first, whole.folder)
+    api.train(parse_config({**values, "teacher": dqn}), new.folder)
+    teachers = [read_json(run.checkpoint().folder / "checkpoint.json", remedy="")["files"] for run in (old, whole, new)]
+    memories = [{name: found for name, found in files.items() if "teacher" in name} for files in teachers]
+    assert memories[0]
+    assert memories[0] == memories[1] != memories[2]
+    assert new.setting("config.teacher.state_sentences") == "spread"

@@ -129,7 +129,7 @@ def schedule_table(found: Mapping[str, Card]) -> str:
 def updated(page: str, part: str) -> str:
     """A page with what is made from the program put between its two comments."""
     if page.count(BEGIN) != 1 or page.count(END) != 1 or page.index(END) < page.index(BEGIN):
-        raise ValueError(f"the page needs the lines {BEGIN!r} and {END!r} once each, in this order")
+        raise ValueError(f"write these two lines where the table belongs, and run make pages: {BEGIN} {END}")
     before, _, rest = page.partition(BEGIN)
     return f"{before}{BEGIN}\n\n{part}\n\n{END}{rest.partition(END)[2]}"
 

@@ -93,9 +93,9 @@ def test_a_change_of_the_program_is_noticed_and_the_text_around_it_kept(tmp_path
 def test_a_page_without_its_marks_is_refused(tmp_path):
     (tmp_path / "commands").mkdir()
     (tmp_path / "commands" / "README.md").write_text("# The commands\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="README.md: the page needs the lines"):
+    with pytest.raises(ValueError, match="README.md: write these two lines where the table belongs"):
         made_pages.main(tmp_path)
-    with pytest.raises(ValueError, match="in this order"):
+    with pytest.raises(ValueError, match="write these two lines"):
         made_pages.updated(f"{made_pages.END}\n{made_pages.BEGIN}\n", "x")
 
 

@@ -1,4 +1,4 @@
-"""``rota translate`` and ``export``."""
+"""``rota translate``, ``export`` and ``schedule``."""
 
 from __future__ import annotations
 
@@ -121,3 +121,34 @@ def export(
 
     folder = export_run(run, out, to=to, step=step, selected=selected, combine=combine, quantization=quantization)
     views.say(f"wrote {folder}; its README.md says what it is and how it is used")
+
+
+@app.command()
+def schedule(
+    run: RunPath,
+    to: Annotated[str, typer.Option(help="opustrainer (stages), weights (of Eole and OpenNMT-py) or csv.")],
+    out: Annotated[Path | None, typer.Option(help="The file to write.", show_default="standard output")] = None,
+    windows: Annotated[int, typer.Option(help="Parts of the run, with equally many updates each.", min=1)] = 20,
+    paths: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the text of each language is, such as corpora/{arm}.tsv.gz.",
+            metavar="PATTERN",
+            show_default="{arm}.tsv; for weights {arm}.{side}",
+        ),
+    ] = None,
+) -> None:
+    """Write what a run was trained on as a schedule for other toolkits, or as a table.
+
+    Example: rota schedule runs/dqn --to opustrainer --out dqn.yml
+    """
+    from rota.export.schedule import read_schedule, write_schedule
+    from rota.files import write_atomically
+    from rota.runs import Run
+
+    text = write_schedule(read_schedule(Run(run), windows), to, paths)
+    if out is None:
+        sys.stdout.write(text)
+        return
+    write_atomically(out, text)
+    views.say(f"wrote {out}")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Annotated, Any, ClassVar, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from rota.measures import DevLoss, GroupLosses, JointLoss
 from rota.settings import ConfigError, Count, Duration, DurationField
 from rota.teachers.base import (
+    EXACT,
     Classroom,
     LearnedConfig,
     LossKind,
@@ -62,7 +63,6 @@ class DQNConfig(LearnedConfig):
         source="the paper",
         reference="the paper, Algorithm 2; Mnih et al. 2013; Kumar et al. 2019",
     )
-    later: ClassVar[tuple[str, ...]] = ("state_sentences",)
     name: Literal["dqn"] = "dqn"
     warmup: WarmupField = Field(
         WarmupConfig(until=Duration("16k")),
@@ -105,7 +105,7 @@ class DQNConfig(LearnedConfig):
         "dev", description="where the prototype sentences come from (released: train)"
     )
     state_sentences: Literal["first", "spread"] = Field(
-        "first", description="which dev sentences: the first ones, or spread over the teacher's part of the set"
+        "spread", description="which dev sentences: spread over the teacher's part of the set, or its first (paper)"
     )
     state_loss: Literal["mean", "summed"] = Field(
         "mean", description="per token, or summed and label-smoothed as in the released code"
@@ -119,7 +119,9 @@ class DQNConfig(LearnedConfig):
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, values: Any) -> Any:
-        return fill_in(values, RELEASED, inform={"scaled": "none", "paper": "none", "released": "rewards"})
+        filled = fill_in(values, RELEASED, inform={"scaled": "none", "paper": "none", "released": "rewards"})
+        exact = isinstance(filled, Mapping) and filled.get("variant") in EXACT
+        return {"state_sentences": "first", **filled} if exact else filled
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
