@@ -211,7 +211,7 @@ def _say_how_it_ended(queue: Queue, out: Path, stop: StopSignal, *, saved: bool)
     failures = queue.failures()
     for entry in failures:
         views.say(f"failed: {entry.job.name}: {entry.note} (log: {entry.job.run.log_path})")
-    done = sum(entry.doing == "done" for entry in queue.entries.values())
+    done = sum(entry.state == "done" for entry in queue.entries.values())
     where = f"{done} of {len(queue.entries)} runs are done, in {out}"
     if stop.received is not None:
         how = "stopped, and what was running is saved" if saved else "killed; each resumes from its last checkpoint"

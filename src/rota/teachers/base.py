@@ -16,7 +16,7 @@ from rota.measures import Measure
 from rota.settings import ConfigError, Duration, DurationField, Settings, where_used
 from rota.teachers.card import Card
 from rota.teachers.curricula import CurriculumField
-from rota.types import Arm, Teacher
+from rota.types import Arm, Mixture, Teacher
 
 Inform = Literal["none", "rewards", "all"]
 Languages = Literal["all", "high-resource", "low-resource"] | tuple[Arm, ...]
@@ -218,8 +218,8 @@ class TeacherConfig(Settings, ABC):
         """Settings without a use as long as the others have their defaults: ``rota teachers`` leaves them out."""
         return ()
 
-    def warmup_arms(self, classroom: Classroom, languages: Languages) -> tuple[Arm, ...]:
-        """The arms of the warm-up; the shuffled baseline has mixed batches here too."""
+    def warmup_arms(self, classroom: Classroom, languages: Languages) -> Sequence[Arm] | Mapping[Arm, Mixture]:
+        """The arms of the warm-up, or mixtures by name: the shuffled baseline has multilingual batches here too."""
         return classroom.select(languages)
 
     def stem(self, steps: int) -> dict[str, Any] | None:
@@ -302,7 +302,7 @@ def fit(config: LearnedConfig, steps: int, tokens: int) -> dict[str, Any]:
 
 
 def _as_share(value: Any, steps: int) -> Any:
-    """A duration as a share of the run; None for what is no duration."""
+    """A duration as a share of the run; None for anything else."""
     if isinstance(value, Duration):
         return value if value.is_share else Duration(f"{min(100.0, 100 * value.amount / steps)}%")
     return (
