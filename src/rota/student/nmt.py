@@ -368,7 +368,9 @@ class NMT(WeightStatistics):
         network = self._network(weights)
         sums = np.zeros((samples or 1, numbers, joint.tokens if by_token else joint.sentences))
         budget = EVALUATION_TOKENS if network.device.type == "cpu" else EVALUATION_TOKENS_ELSEWHERE
-        most = joint.tokens if samples else math.ceil(joint.tokens / self._team.size)
+        # Rewards at recent weights are of few sentences of all lengths, which in one pack would be mostly padding.
+        parts = self._team.size * (3 if weights == "recent" else 1)
+        most = joint.tokens if samples else math.ceil(joint.tokens / parts)
         budget = min(budget, self.config.piece_tokens or budget, most)
         with torch.inference_mode(), memory_for(lambda: self._too_large("measuring", [joint], budget)):
             for number, rows in enumerate(packs(joint, budget)):
