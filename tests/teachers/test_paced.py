@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from rota.measures import DevLoss, WeightChange
-from rota.teachers import AnyTeacherConfig, Classroom, build_teacher
+from rota.teachers import AnyTeacherConfig, Classroom, build_teacher, teacher_from
 from rota.teachers.paced.weight_change import WeightPaced
 from rota.testing.contract import CLASSROOM, observation_of
 from rota.training.gauges.weights import symmetric_divergence
