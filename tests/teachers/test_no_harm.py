@@ -48,9 +48,6 @@ class TestUniformDoesNoHarm(NoHarm):
 
 
 def test_the_public_check_fails_for_a_teacher_that_stays_with_one_language():
-    class Stuck(NoHarm):
-        config = {"name": "fixed", "shares": {"north": 1}}
-        lengths = (100,)
-
+    stuck = type("Stuck", (NoHarm,), {"config": {"name": "fixed", "shares": {"north": 1}}, "lengths": (100,)})
     with pytest.raises(AssertionError, match=r"it ends 0\.7\d nats above uniform after 100 updates"):
-        Stuck().test_it_ends_near_uniform()
+        stuck().test_it_ends_near_uniform()
