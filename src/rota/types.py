@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, Self, runtime_chec
 import numpy as np
 import numpy.typing as npt
 
-from rota.measures import Measure, Weights
+from rota.measures import Measure, RewardWeights, Weights
 
 Arm = str
 """What a teacher chooses: a source of training text, by default a language such as ``"az"``; or a named mixture."""
@@ -345,11 +345,15 @@ class ProbedStudent(Student, Protocol):
     """Of the last update; None if it followed no direction."""
 
     def losses(
-        self, batches: Sequence[Batch], *, smoothed: bool = False, weights: Weights = "raw"
+        self, batches: Sequence[Batch], *, smoothed: bool = False, weights: RewardWeights = "raw"
     ) -> SentenceLosses: ...
 
     def keep_average(self, decay: float) -> None:
         """From now on keeps a moving average of the weights; does nothing if one is kept already."""
+        ...
+
+    def keep_recent(self) -> None:
+        """From now on keeps another average, of the ``recent`` weights; does nothing if it is kept already."""
         ...
 
     def gradient(self, batches: Sequence[Batch], *, weights: Weights = "raw", smoothed: bool = False) -> Gradient:

@@ -18,18 +18,23 @@ LISTENING = [
 ]
 
 
+NAMES = (*LISTENING, "tscl rota", "dqn rota")
+"""With the variant, where it is not the default."""
+
+
 def config_of(name):
-    return {"name": name, **NEEDED.get(name, {})}
+    name, _, variant = name.partition(" ")
+    return {"name": name, **NEEDED.get(name, {}), **({"variant": variant} if variant else {})}
 
 
-@pytest.mark.parametrize("name", LISTENING)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_short_run_ends_near_uniform(name):
     assert above_uniform(config_of(name), 100, range(2)) < MARGIN
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("steps", LENGTHS)
-@pytest.mark.parametrize("name", LISTENING)
+@pytest.mark.parametrize("name", NAMES)
 def test_runs_of_three_lengths_end_near_uniform_over_twenty_seeds(name, steps):
     assert above_uniform(config_of(name), steps, range(20)) < MARGIN
 
