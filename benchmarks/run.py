@@ -147,8 +147,8 @@ def teachers_table(rows: Sequence[Row]) -> Table:
     shares: dict[str, dict[str, Row]] = {}
     for each in rows:
         if each.what == SHARE:
-            *name, preset, tokens, _, threads = each.setting.split(", ")
-            shares.setdefault(", ".join(name), {})[f"{preset}, {tokens}, {threads}"] = each
+            *words, preset, tokens, _, threads = each.setting.split(", ")
+            shares.setdefault(", ".join(words), {})[f"{preset}, {tokens}, {threads}"] = each
     sizes = list(dict.fromkeys(size for found in shares.values() for size in found))
     found = Table(box=None, padding=(0, 1), show_edge=False, title_justify="left", title="% of the run, processor time")
     found.add_column("teacher", overflow="fold")
