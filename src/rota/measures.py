@@ -246,8 +246,9 @@ class Alignment(Measure):
     """How far the updates on each arm lead towards the goal: :class:`Alignments`, by arm played.
 
     Every ``refresh`` updates a new direction is taken: the gradient of the goal's dev loss, on ``tokens`` of each
-    language in rotation, at the student's averaged weights, scaled to length one. Every update then leaves the dot
-    product of its own gradient with it, which costs next to nothing. Of these measures a teacher can watch one.
+    language in rotation, at the student's averaged weights, scaled to length one and averaged with the directions
+    before, which count ``memory``. Every update then leaves the dot product of its own gradient with it, which costs
+    next to nothing. Of these measures a teacher can watch one.
 
     ``direction``: ``source-gain`` is the gradient of the dev loss minus the dev loss with the sources of other
     sentences; ``both`` is the sum of the two directions, each of length one. ``metric``: Adam divides its steps by
@@ -255,9 +256,10 @@ class Alignment(Measure):
     """
 
     record: ClassVar[str | None] = "alignment"
-    refresh: int = 120  # updates
-    tokens: int = 150  # target tokens of each language, about
-    direction: Literal["loss", "source-gain", "both"] = "loss"
+    refresh: int = 60  # updates
+    tokens: int = 70  # target tokens of each language, about
+    memory: float = 0.8  # the first direction has 1 / (1 - memory) times the tokens
+    direction: Literal["loss", "source-gain", "both"] = "both"
     weights: Weights = "average"
     decay: float = 0.98  # of the averaged weights, unless student.average says otherwise
     metric: Literal["adam", "none"] = "adam"

@@ -31,6 +31,12 @@ POOLED = 8
 LEAST_GAIN = 0.05
 """Nats per token: while the other arms have less, the student has not begun to translate, and the gate stays open."""
 
+DIRECTION_COST = 0.025
+"""Of the run's computation, about, for the gradients of the dev loss, unless ``tokens`` says how many."""
+
+DIRECTION_TOKENS = (20, 500)
+"""The fewest and the most dev tokens of a language in a gradient, then."""
+
 GATE_COST = 0.005
 """Of the run's computation, about, for the readings of the gate, unless ``gate_tokens`` says how many tokens."""
 
@@ -52,15 +58,18 @@ class AlignConfig(TeacherConfig):
     name: Literal["align"] = "align"
     observe_every: int | None = Field(10, ge=1, description="updates between two observations; null: at every choice")
     direction: Literal["loss", "source-gain", "both", "none"] = Field(
-        "loss", description="what is to improve: the dev loss, the gain from the source, both; none: the gate alone"
+        "both", description="what is to improve: the dev loss, the gain from the source, both; none: the gate alone"
     )
     map: bool = Field(False, description="record who helps whom: every arm's gradients along each language's direction")
     gate: bool = Field(True, description="close arms from whose sources the student learns nothing")
     start: DurationField | None = Field(
         None, description="the first step that is measured; null: the end of the learning rate's warm-up"
     )
-    refresh: Count = Field(120, ge=1, description="updates between two dev gradients")
-    tokens: Count = Field(150, ge=1, description="dev tokens of each language in a gradient")
+    refresh: Count = Field(60, ge=1, description="updates between two dev gradients")
+    tokens: Count | None = Field(
+        None, ge=1, description="dev tokens of each language in a gradient; null: about 2.5% of the computation"
+    )
+    memory: float = Field(0.8, ge=0, lt=1, description="share of earlier dev gradients in the direction")
     weights: Weights = Field("average", description="where it is taken: at averaged weights, or at the raw ones")
     decay: float = Field(0.98, gt=0, lt=1, description="of the averaged weights, unless student.average is set")
     metric: Literal["adam", "none"] = Field("adam", description="of the dot product: that of Adam's steps, or none")
@@ -87,18 +96,26 @@ class AlignConfig(TeacherConfig):
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Align:
         return Align(self, classroom, rng)
 
-    def alignment(self) -> Alignment | None:
+    def alignment(self, classroom: Classroom) -> Alignment | None:
         if self.direction == "none":
             return None
         return Alignment(
             refresh=self.refresh,
-            tokens=self.tokens,
+            tokens=self.tokens or self._affordable(classroom),
+            memory=self.memory,
             direction=self.direction,
             weights=self.weights,
             decay=self.decay,
             metric=self.metric,
             languages=self.map,
         )
+
+    def _affordable(self, classroom: Classroom) -> int:
+        """Dev tokens of each language: those that mismatched sentences take count too."""
+        passes = 1 if self.direction == "loss" else 2
+        budget = DIRECTION_COST * self.refresh * classroom.update_tokens
+        least, most = DIRECTION_TOKENS
+        return min(most, max(least, int(budget / (passes * len(classroom.goal)))))
 
 
 class Align:
@@ -107,7 +124,7 @@ class Align:
     def __init__(self, config: AlignConfig, classroom: Classroom, rng: np.random.Generator) -> None:
         self.config, self.arms = config, classroom.arms
         self.start = classroom.lr_warmup if config.start is None else config.start.steps(classroom.steps)
-        self.measure = config.alignment()
+        self.measure = config.alignment(classroom)
         self.tilt = Tilt(config, classroom)
         self.gate = Gate(config, classroom) if config.gate else None
         prior = Temperature(classroom.sizes, rng, math.inf if config.prior is None else config.prior)
