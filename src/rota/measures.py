@@ -221,13 +221,15 @@ class Aligned(NamedTuple):
     """Dot products of an arm's updates since the last observation with the direction of the goal: sums of them.
 
     Each is, to first order, how far the update lowers the goal's dev loss, up to a factor that all arms share.
-    ``languages`` has, for each dev language, the sum of the products with its own direction and that of their squares.
+    ``languages`` has, for each dev language, the sum of the products with its own direction and that of their squares;
+    ``source`` has these two for the direction of the gain from the source, where that of the loss is the other one.
     """
 
     total: float
     squares: float
     updates: int
     languages: Mapping[str, tuple[float, float]] = MappingProxyType({})
+    source: tuple[float, float] = (0.0, 0.0)
 
 
 class Alignments(dict[str, Aligned]):
@@ -251,7 +253,7 @@ class Alignment(Measure):
     next to nothing. Of these measures a teacher can watch one.
 
     ``direction``: ``source-gain`` is the gradient of the dev loss minus the dev loss with the sources of other
-    sentences; ``both`` is the sum of the two directions, each of length one. ``metric``: Adam divides its steps by
+    sentences; ``both``: products with either, apart. ``metric``: Adam divides its steps by
     the root of its second moments. ``languages``: also by dev language, which takes memory for one more direction each.
     """
 
@@ -271,19 +273,23 @@ class Alignment(Measure):
         return Alignments({arm: self._aligned(scene.effects[arm], updates) for arm, (_, updates) in played})
 
     def written(self, value: Mapping[str, Aligned]) -> dict[str, Any]:
-        """Sums, sums of squares and updates of each arm; those by language under ``languages``, rounded."""
+        """Sums, sums of squares and updates of each arm, then those by language, rounded, then those of the source."""
         written: dict[str, Any] = {arm: list(aligned[:3]) for arm, aligned in value.items()}
         if self.languages:
             written = {
                 arm: [*sums, {name: [float(f"{x:.4g}") for x in pair] for name, pair in value[arm].languages.items()}]
                 for arm, sums in written.items()
             }
+        if self.direction == "both":
+            written = {arm: [*sums, *value[arm].source] for arm, sums in written.items()}
         return written
 
     def _aligned(self, effects: Mapping[str, float], updates: int) -> Aligned:
         mean = sum(effects.values()) / len(effects)
         by_language = {name: (updates * effect, updates * effect**2) for name, effect in effects.items()}
-        return Aligned(updates * mean, updates * mean**2, updates, by_language if self.languages else {})
+        sums = updates * mean, updates * mean**2
+        source = sums if self.direction == "both" else (0.0, 0.0)
+        return Aligned(*sums, updates, by_language if self.languages else {}, source)
 
 
 class Products(NamedTuple):

@@ -118,7 +118,7 @@ def unit(tensors):
 @pytest.mark.parametrize("kind", ["loss", "source-gain", "both"])
 def test_the_dot_product_is_that_of_plain_autograd(store, sets, kind):
     student = student_of(store)
-    measure = Alignment(tokens=60, direction=kind, decay=0.9)
+    measure = Alignment(tokens=60, memory=0, direction=kind, decay=0.9)
     expected = direction_by_hand(store, sets, student, kind, 60)
     probe, decision = Probe(student, sets), Decision("lato", "told")
     probe.begin([measure], decision)
@@ -135,7 +135,7 @@ def test_the_dot_product_is_that_of_plain_autograd(store, sets, kind):
 
 def test_without_adams_metric_and_at_the_raw_weights(store, sets):
     student = student_of(store)
-    measure = Alignment(tokens=60, weights="raw", metric="none")
+    measure = Alignment(tokens=60, memory=0, weights="raw", metric="none", direction="loss")
     losses = [mean_loss(student.network, student, sets.sample("teacher", arm, 60).batch()) for arm in store.languages]
     expected = unit(torch.autograd.grad(sum(losses), list(student.network.parameters())))
     Probe(student, sets).begin([measure], Decision("lala", "told"))
@@ -143,9 +143,30 @@ def test_without_adams_metric_and_at_the_raw_weights(store, sets):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-6)
 
 
+def test_a_direction_is_averaged_with_those_before_it(store, sets):
+    student, measure = student_of(store), Alignment(refresh=1, tokens=60, memory=0.75, direction="both", decay=0.9)
+    probe, stream, expected = Probe(student, sets), make_stream(store, "lala", 100, seed=1), None
+    for turn in range(3):
+        tokens = 60 if turn else 240
+        kinds = [direction_by_hand(store, sets, student, kind, tokens, turn) for kind in ("loss", "source-gain")]
+        if expected is None:
+            expected = kinds
+        else:
+            expected = [
+                unit([0.75 * old + 0.25 * new for old, new in zip(before, now, strict=True)])
+                for before, now in zip(expected, kinds, strict=True)
+            ]
+        probe.begin([measure], Decision("lala", "told"))
+        for direction, by_hand in zip(student._directions, expected, strict=True):
+            pairs = zip(direction.tensors, by_hand, strict=True)
+            assert sum(float((ours * theirs).sum()) for ours, theirs in pairs) == pytest.approx(1, abs=1e-4)
+        student.update([next(stream)])
+        probe.updated([measure], Decision("lala", "told"))
+
+
 @pytest.mark.parametrize("kind", ["loss", "source-gain"])
 def test_every_language_can_have_a_direction_of_its_own(store, sets, kind):
-    student, measure = student_of(store), Alignment(tokens=60, decay=0.9, direction=kind, languages=True)
+    student, measure = student_of(store), Alignment(tokens=60, memory=0, decay=0.9, direction=kind, languages=True)
     expected = {
         language: direction_by_hand(store, sets, student, "loss", 60, languages=[language])
         for language in store.languages
@@ -169,7 +190,7 @@ def test_every_language_can_have_a_direction_of_its_own(store, sets, kind):
 
 
 def test_a_language_is_served_as_far_as_the_gradients_of_the_others_lead_its_way(store, sets):
-    student, measure = student_of(store), Alignment(tokens=60, metric="none", weights="raw")
+    student, measure = student_of(store), Alignment(tokens=60, memory=0, metric="none", weights="raw", direction="loss")
     lala, lato = (
         torch.autograd.grad(
             mean_loss(student.network, student, sets.sample("teacher", language, 60).batch()),
@@ -237,7 +258,7 @@ class Follower:
     def norm(self):
         return 2.0
 
-    def follow(self, direction, others=()):
+    def follow(self, direction, others=(), memory=0.0):
         assert direction is self
         assert not others
 
@@ -255,7 +276,7 @@ def play(probe, student, measure, arms):
 
 
 def test_sums_are_kept_by_arm_until_they_are_read(sets):
-    student, measure = Follower(), Alignment()
+    student, measure = Follower(), Alignment(direction="loss")
     probe = Probe(student, sets)
     play(probe, student, measure, ["lala", "lato", "lala"])
     assert probe.read(3, [measure], NOTHING)[measure] == {"lala": Aligned(4.0, 10.0, 2), "lato": Aligned(2.0, 4.0, 1)}
@@ -265,7 +286,7 @@ def test_sums_are_kept_by_arm_until_they_are_read(sets):
 
 
 def test_a_new_direction_is_taken_from_other_sentences_every_so_many_updates(sets):
-    student, measure = Follower(), Alignment(refresh=5, tokens=60)
+    student, measure = Follower(), Alignment(refresh=5, tokens=60, memory=0.5, direction="loss")
     play(Probe(student, sets), student, measure, ["lala"] * 16)
     # Before the updates 1, 6, 11 and 16; the first and the fourth time language by language.
     one, other, second, third, *last = student.directions
@@ -275,11 +296,12 @@ def test_a_new_direction_is_taken_from_other_sentences_every_so_many_updates(set
     for turn, sentences in enumerate(shown):
         for (arm, target, _), language in zip(sentences, sets.languages, strict=True):
             assert arm == language
-            assert target == sets.sample("teacher", language, 60, turn).batch().target.tolist()
+            tokens = 60 if turn else 120  # nothing is there yet with which the first could be averaged
+            assert target == sets.sample("teacher", language, tokens, turn).batch().target.tolist()
 
 
 def test_all_languages_count_alike_however_many_tokens_they_have(sets):
-    student, measure = Follower(), Alignment(tokens=60, refresh=1)
+    student, measure = Follower(), Alignment(tokens=60, refresh=1, direction="loss")
     play(Probe(student, sets), student, measure, ["lala", "lala"])
     ((_, first, first_weights), (_, second, second_weights)) = student.directions[2]
     total = len(first) + len(second)
@@ -290,12 +312,12 @@ def test_all_languages_count_alike_however_many_tokens_they_have(sets):
 def test_only_languages_of_the_goal_have_a_say(store):
     sets = DevSets(store, teacher_share=0.5, division="text", validate_tokens=500, goal={"lato": 1.0})
     student = Follower()
-    play(Probe(student, sets), student, Alignment(tokens=60), ["lala"])
+    play(Probe(student, sets), student, Alignment(tokens=60, direction="loss"), ["lala"])
     assert [(arm, set(weights)) for arm, _, weights in student.directions[0]] == [("lato", {1.0})]
 
 
 def test_the_gauge_goes_on_after_a_checkpoint(sets):
-    measure = Alignment(refresh=5, tokens=60)
+    measure = Alignment(refresh=5, tokens=60, direction="loss")
 
     def shown(cut):
         student = Follower()

@@ -232,24 +232,33 @@ class Tilt:
         self.config, self.arms = config, classroom.arms
         plays = max(60.0, 0.05 * classroom.steps / len(self.arms)) if config.half_life is None else config.half_life
         self.kept = 0.5 ** (1 / plays)
-        self.counts, self.totals, self.squares, self.values = (np.zeros(len(self.arms)) for _ in range(4))
+        self.counts, self.values = np.zeros(len(self.arms)), np.zeros(len(self.arms))
+        directions = 2 if config.direction == "both" else 1
+        self.totals, self.squares = (np.zeros((directions, len(self.arms))) for _ in range(2))
 
     def learn(self, found: Mapping[Arm, Aligned], shares: FloatArray) -> None:
         for arm, aligned in found.items():
             index = self.arms.index(arm)
             kept = self.kept**aligned.updates
             self.counts[index] = kept * self.counts[index] + aligned.updates
-            self.totals[index] = kept * self.totals[index] + aligned.total
-            self.squares[index] = kept * self.squares[index] + aligned.squares
+            sums = np.array([(aligned.total, aligned.squares), aligned.source])[: len(self.totals)]
+            self.totals[:, index] = kept * self.totals[:, index] + sums[:, 0]
+            self.squares[:, index] = kept * self.squares[:, index] + sums[:, 1]
         moved = (1 - self.config.pull_back) * self.values + self.config.rate * self.advantages(shares)
         self.values = np.clip(moved, -self.config.limit, self.config.limit)
 
     def advantages(self, shares: FloatArray) -> FloatArray:
-        """How far each arm's mean is above that of the shares, in standard deviations of one update, shrunk."""
+        """How far each arm's mean is above that of the shares, in standard deviations of one update, shrunk.
+
+        With two directions, the sum of both.
+        """
+        return sum((self._along(row, shares) for row in range(len(self.totals))), np.zeros(len(self.arms)))
+
+    def _along(self, row: int, shares: FloatArray) -> FloatArray:
         known = self.counts > 0
         counts = np.where(known, self.counts, 1.0)
-        means = self.totals / counts
-        variances = np.maximum(self.squares / counts - means**2, 0.0)  # rounding may leave less than 0
+        means = self.totals[row] / counts
+        variances = np.maximum(self.squares[row] / counts - means**2, 0.0)  # rounding may leave less than 0
         deviation = math.sqrt(float(variances[known].mean()))
         played = float(shares[known].sum())
         if not (deviation > 0 and played > 0):

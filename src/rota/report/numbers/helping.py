@@ -57,7 +57,9 @@ def help_maps(
 
     Rows are in the order of ``arms``, and columns as far as languages have the names of arms.
     """
-    entries = [entry for entry in observations if any(len(sums) == 4 for sums in entry.get("alignment", {}).values())]
+    entries = [
+        entry for entry in observations if any(len(sums) in (4, 6) for sums in entry.get("alignment", {}).values())
+    ]
     if not entries:
         return []
     recorded = tuple(next(iter(entries[0]["alignment"].values()))[3])
@@ -72,7 +74,7 @@ def help_maps(
 def _map(entries: Sequence[Entry], arms: tuple[Arm, ...], languages: tuple[Arm, ...], own: tuple[Arm, ...]) -> HelpMap:
     counts_A, sums_ALN = np.zeros(len(arms)), np.zeros((len(arms), len(languages), 2))
     for entry in entries:
-        for arm, (_, _, updates, by_language) in entry["alignment"].items():
+        for arm, (_, _, updates, by_language, *_) in entry["alignment"].items():
             if arm in arms:
                 row = arms.index(arm)
                 counts_A[row] += updates

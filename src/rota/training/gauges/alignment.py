@@ -46,16 +46,21 @@ class AlignmentGauge(Gauge[Alignment]):
         if projection is None:  # of an update before the first direction
             return
         self._followed += 1
-        dots = (projection.dot, *projection.others)
-        own = 2 if self.measure.direction == "both" else 1
+        along, source, others = projection.dot, 0.0, projection.others
+        if self.measure.direction == "both":
+            source, others = others[0], others[1:]
         so_far = self._sums.get(decision.arm, Aligned(0.0, 0.0, 0, dict.fromkeys(self._languages, (0.0, 0.0))))
         languages = {
             name: (so_far.languages[name][0] + dot, so_far.languages[name][1] + dot**2)
-            for name, dot in zip(self._languages, dots[own:], strict=True)
+            for name, dot in zip(self._languages, others, strict=True)
         }
-        along = sum(dots[:own])
-        total, squares = so_far.total + along, so_far.squares + along**2
-        self._sums[decision.arm] = Aligned(total, squares, so_far.updates + 1, languages)
+        self._sums[decision.arm] = Aligned(
+            so_far.total + along,
+            so_far.squares + along**2,
+            so_far.updates + 1,
+            languages,
+            (so_far.source[0] + source, so_far.source[1] + source**2),
+        )
 
     def read(self, window: Window) -> Alignments:  # noqa: ARG002 - the sums are of the same updates
         found = Alignments(self._sums, served=self._served)
@@ -131,7 +136,7 @@ class AlignmentGauge(Gauge[Alignment]):
 
     def state_dict(self) -> State:
         sums = {
-            arm: [*aligned[:3], {name: list(pair) for name, pair in aligned.languages.items()}]
+            arm: [*aligned[:3], {name: list(pair) for name, pair in aligned.languages.items()}, list(aligned.source)]
             for arm, aligned in self._sums.items()
         }
         return {"turn": self._turn, "followed": self._followed, "sums": sums, "served": dict(self._served)}
@@ -139,8 +144,8 @@ class AlignmentGauge(Gauge[Alignment]):
     def load_state_dict(self, state: State) -> None:
         self._turn, self._followed, self._served = state["turn"], state["followed"], dict(state["served"])
         self._sums = {
-            arm: Aligned(total, squares, updates, {name: (pair[0], pair[1]) for name, pair in languages.items()})
-            for arm, (total, squares, updates, languages) in state["sums"].items()
+            arm: Aligned(*sums, {name: (pair[0], pair[1]) for name, pair in languages.items()}, (source[0], source[1]))
+            for arm, (*sums, languages, source) in state["sums"].items()
         }
 
 
