@@ -28,7 +28,7 @@ from rota.types import Alarm, Arm, Decision, FloatArray, Observation, State
 POOLED = 8
 """Readings of the gate that are taken together."""
 
-LEAST_GAIN = 0.05
+LEAST_GAIN = 0.2
 """Nats per token: while the other arms have less, the student has not begun to translate, and the gate stays open."""
 
 DIRECTION_COST = 0.025

@@ -57,9 +57,9 @@ def help_maps(
 
     Rows are in the order of ``arms``, and columns as far as languages have the names of arms.
     """
-    entries = [
-        entry for entry in observations if any(len(sums) in (4, 6) for sums in entry.get("alignment", {}).values())
-    ]
+    by_language = (4, 6)  # the lengths of what is recorded of an arm then
+    found = [(entry, entry.get("alignment", {}).values()) for entry in observations]
+    entries = [entry for entry, arms in found if any(len(sums) in by_language for sums in arms)]
     if not entries:
         return []
     recorded = tuple(next(iter(entries[0]["alignment"].values()))[3])

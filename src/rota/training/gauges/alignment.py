@@ -144,8 +144,14 @@ class AlignmentGauge(Gauge[Alignment]):
     def load_state_dict(self, state: State) -> None:
         self._turn, self._followed, self._served = state["turn"], state["followed"], dict(state["served"])
         self._sums = {
-            arm: Aligned(*sums, {name: (pair[0], pair[1]) for name, pair in languages.items()}, (source[0], source[1]))
-            for arm, (*sums, languages, source) in state["sums"].items()
+            arm: Aligned(
+                total,
+                squares,
+                updates,
+                {name: (pair[0], pair[1]) for name, pair in languages.items()},
+                (source[0], source[1]),
+            )
+            for arm, (total, squares, updates, languages, source) in state["sums"].items()
         }
 
 
