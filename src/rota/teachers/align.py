@@ -28,9 +28,6 @@ from rota.types import Alarm, Arm, Decision, FloatArray, Observation, State
 POOLED = 8
 """Readings of the gate that are taken together."""
 
-LEAST_GAIN = 0.2
-"""Nats per token: while the other arms have less, the student has not begun to translate, and the gate stays open."""
-
 DIRECTION_COST = 0.025
 """Of the run's computation, about, for the gradients of the dev loss, unless ``tokens`` says how many."""
 
@@ -92,6 +89,9 @@ class AlignConfig(TeacherConfig):
         description="training tokens of each arm in a reading; null: about 0.5% of the computation",
     )
     gate_at: float = Field(0.2, gt=0, le=1, description="gain, relative to the other arms', below which an arm closes")
+    gate_from: float = Field(
+        0.2, ge=0, description="gain of the other arms, in nats per token, from which on the gate closes any"
+    )
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Align:
         return Align(self, classroom, rng)
@@ -290,7 +290,7 @@ class Gate:
     """
 
     def __init__(self, config: AlignConfig, classroom: Classroom) -> None:
-        self.arms, self.at = classroom.arms, config.gate_at
+        self.arms, self.at, self.least = classroom.arms, config.gate_at, config.gate_from
         self.every = max(1, config.gate_every.steps(classroom.steps))
         self.measure = SourceGain(tokens=config.gate_tokens or _gate_tokens(classroom, self.every))
         self.due = self.every  # the step of the next reading
@@ -306,7 +306,7 @@ class Gate:
         for arm in found:
             gain, error = _pooled(self.looks[arm])
             others = self._others(arm)
-            if others is not None and others >= LEAST_GAIN and gain + 2 * error < self.at * others:
+            if others is not None and others >= self.least and gain + 2 * error < self.at * others:
                 self.closed[arm] = gain, others
         if len(self.closed) == len(self.arms):
             self.closed = {}
