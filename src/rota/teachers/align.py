@@ -74,10 +74,10 @@ class AlignConfig(TeacherConfig):
         None, gt=0, description="of an arm's mean, in its own updates; null: 60, in long runs 5% of steps / arms"
     )
     shrinkage: float = Field(20.0, ge=0, description="updates with which an arm's advantage counts half")
-    rate: float = Field(4.0, gt=0, description="tilt (of the log share) for one standard deviation of an update")
+    rate: float = Field(3.0, gt=0, description="tilt (of the log share) for one standard deviation of an update")
     pull_back: float = Field(1.0, gt=0, le=1, description="share of the tilt that is forgotten at an observation")
     limit: float = Field(2.0, gt=0, description="the largest tilt, up and down")
-    prior: float | None = Field(None, gt=0, description="temperature of the prior shares; null: uniform")
+    prior: float | None = Field(2.0, gt=0, description="temperature of the prior shares; null: uniform")
     floor: float = Field(0.02, ge=0, lt=1, description="the smallest share of an arm")
     protect: float = Field(
         0.25, ge=0, lt=1, description="of its weight in the goal that a language keeps, more if others do not help it"
