@@ -158,7 +158,8 @@ def test_a_language_that_the_goal_does_not_name_has_the_floor_alone():
 def test_the_arms_of_a_language_share_what_it_keeps_and_an_open_one_has_it_all():
     arms = {"gl": 50, "gl-web": 70, "pt": 90}
     room = Classroom(arms, ("gl",), steps=200, language_of={"gl": "gl", "gl-web": "gl", "pt": "pt"})
-    config = teacher_from({"name": "align", "protect": 0.6, "direction": "none", "gate_every": 20, "gate_tokens": 200})
+    settings = {"protect": 0.6, "direction": "none", "gate_every": 20, "gate_tokens": 200, "gate_from": 0.05}
+    config = teacher_from({"name": "align", "prior": None, **settings})
     teacher = build_teacher(config, room, np.random.default_rng(1))
     # Each language keeps 0.6 * 0.5; what is left, 0.4, is divided evenly.
     assert shares(teacher, 0) == pytest.approx({"gl": 0.15 + 0.4 / 3, "gl-web": 0.15 + 0.4 / 3, "pt": 0.3 + 0.4 / 3})
