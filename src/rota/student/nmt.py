@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from rota.measures import RECENT_DECAY, RewardWeights, Weights
 from rota.student.average import MovingAverage
 from rota.student.config import Schedule, StudentConfig
-from rota.student.gradients import NetworkGradient, projection
+from rota.student.gradients import NetworkGradient, directions_after, projection
 from rota.student.hardware import OTHER_DEVICE, allow_tf32, find_device, keep_memory, memory_for
 from rota.student.kernels.attention import suits_varlen
 from rota.student.kernels.dropout import Noise
@@ -210,11 +210,9 @@ class NMT(WeightStatistics):
                     total = list(found)
         return NetworkGradient(total, self._adams_denominators)
 
-    def follow(self, direction: Gradient | None, others: Sequence[Gradient] = ()) -> None:
+    def follow(self, direction: Gradient | None, others: Sequence[Gradient] = (), memory: float = 0.0) -> None:
         """From now on every update computes the dot products of its gradient, before clipping, with the directions."""
-        directions = () if direction is None else (direction, *others)
-        self._directions = tuple(each for each in directions if isinstance(each, NetworkGradient))
-        assert len(self._directions) == len(directions)
+        self._directions = directions_after(self._directions, direction, others, memory)
 
     def keep_average(self, decay: float) -> None:
         """From now on keeps a moving average of the weights; does nothing if one is kept already."""
