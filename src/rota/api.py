@@ -185,7 +185,7 @@ def build_loop(
             more["stem"] = about_stem(Run(stem), ends)
         start_run(config, store, sets.sizes(turns.watches), run, more)
         if stem is not None and "stem" in Run(run).about:
-            branch(loop, Run(stem), Run(run).about["stem"]["step"])
+            branch(loop, Run(stem), Run(run).about["stem"])
 
     team.after_first(begin)
     loop.resume()
