@@ -21,7 +21,7 @@ import numpy as np
 from rota.config import RunConfig, as_begun, parse_config, parse_recorded
 from rota.data.preparation.stages import Progress
 from rota.data.preparation.stages import prepare as prepare_data
-from rota.data.store import Store
+from rota.data.store import SUBWORDS, Store
 from rota.evaluation.config import Changes, EvaluationConfig
 from rota.goal import resolve
 from rota.mistakes import check_before_preparing
@@ -346,7 +346,7 @@ def start_run(
         _same_run(folder.about, about, run)
         return
     run.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(store.folder / "subwords.json", folder.subwords_path)
+    shutil.copyfile(store.folder / SUBWORDS, folder.subwords_path)
     folder.write_about(about)
 
 
@@ -355,6 +355,7 @@ def describe(config: RunConfig, store: Store) -> dict[str, Any]:
     import torch
 
     data = {"folder": str(store.folder.resolve()), "fingerprint": store.fingerprint}
+    data["subwords"] = store.manifest.files[SUBWORDS].sha256
     names = ("rota-nmt", "torch", "numpy", "tokenizers", "sacrebleu")
     hardware = {"machine": platform.machine(), "cores": os.cpu_count(), "threads": torch.get_num_threads()}
     return {

@@ -46,12 +46,12 @@ def test_rows_that_begin_from_one_stem_do_so_on_ray(tmp_path, monkeypatch):
     write(tmp_path, HEAD + ROWS)
     process = start(tmp_path, "--on", "ray", "--jobs", "2")
     runs = tmp_path / "runs" / "small"
-    wait_until(lambda: any((runs / row / "seed-1" / "checkpoints").exists() for row in RUNS), process)
+    wait_until(lambda: any((runs / row / "seed-1" / "checkpoints").exists() for row in RUNS), process, seconds=900)
     process.send_signal(signal.SIGINT)
-    output = process.communicate(timeout=120)[0].decode()
+    output = process.communicate(timeout=300)[0].decode()
     assert process.returncode == 130, output
     again = start(tmp_path, "--on", "ray", "--jobs", "2")
-    output = again.communicate(timeout=300)[0].decode()
+    output = again.communicate(timeout=900)[0].decode()
     assert again.returncode == 0, output
     assert not alive(str(tmp_path))
     monkeypatch.chdir(tmp_path)

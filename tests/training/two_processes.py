@@ -27,7 +27,7 @@ from rota.cli import main
 
 
 def start(case: str, size: int, arguments: list[str], killed_at: str = "") -> list[int]:
-    """Forks ``size`` ranks as torchrun would start them; their process ids. ``killed_at``: an event of the first one."""
+    """Forks ``size`` ranks as torchrun would start them; their process ids. ``killed_at``: an audit event of rank 0."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

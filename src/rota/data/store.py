@@ -101,7 +101,7 @@ class Manifest(Settings):
         )
 
     def save(self, folder: Path) -> None:
-        write_json(folder / MANIFEST, self.model_dump(mode="json") | {"fingerprint": self.fingerprint})
+        write_json(folder / MANIFEST, self.model_dump(mode="json") | {"fingerprint": self.fingerprint}, checked=True)
 
     @classmethod
     def load(cls, folder: Path) -> Manifest:
@@ -234,10 +234,14 @@ class Store:
                 raise ValueError(f"{path} {found}; {PREPARE_AGAIN}")
         return store
 
-    def check(self) -> None:
-        """Compares every file with its checksum; raises ``ValueError`` naming the first that differs."""
+    def check(self, split: Split | None = None) -> None:
+        """Compares every file with its checksum; raises ``ValueError`` naming the first that differs.
+
+        ``split``: only the arrays and the text of this one, and the subwords.
+        """
         for name, recorded in self.manifest.files.items():
-            if sha256_of(self.folder / name) != recorded.sha256:
+            of_split = name == SUBWORDS or name.removeprefix("text/").startswith(f"{split}.")
+            if (split is None or of_split) and sha256_of(self.folder / name) != recorded.sha256:
                 raise damaged(self.folder / name, "its checksum differs", PREPARE_AGAIN)
 
     @property

@@ -43,6 +43,7 @@ def export(
     model = choose(found, step=step, selected=selected, combine=combine)
     _require_free(out, found.folder)
     network = _load(found, model)
+    found.check_subwords()
     tokenizer = exported_tokenizer(read_json(found.subwords_path, remedy=REMEDY))
     with folder_atomically(out) as folder:
         write_json(folder / "tokenizer.json", tokenizer)

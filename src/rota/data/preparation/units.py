@@ -124,6 +124,11 @@ class Partial:
             path.unlink(missing_ok=True)
         return _inputs(found)
 
+    def is_own(self) -> bool:
+        """Whether the folder is of this very recipe, or of none: nobody could go on with it then."""
+        found = read_json_if_whole(self.folder / _RECIPE)
+        return found is None or self._recipe.change_since(found["settings"]) is None
+
     def _change(self, found: dict[str, Any], files: Sequence[Path]) -> str | None:
         if found["format"] != FORMAT:
             return "another version of Rota began it"
