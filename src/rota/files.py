@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +26,7 @@ from typing import IO, Any, Final
 from filelock import FileLock, Timeout
 
 CHECK: Final = "check"
+_EIGHT: Final = re.compile("[0-9a-f]{8}")
 EDITED: Final = 'its check value is not that of its content; if you edited it on purpose, delete its line "check"'
 
 
@@ -122,6 +124,8 @@ def read_json(path: Path, *keys: str, remedy: str) -> dict[str, Any]:
         raise damaged(path, error, remedy) from None
     if not isinstance(content, dict):
         raise damaged(path, "not a JSON object", remedy)
+    if misspelt_check(content):
+        raise damaged(path, f"its last key should be {CHECK}", remedy)
     stated = content.pop(CHECK, None)
     if stated is not None and stated != check_value(content):
         raise damaged(path, EDITED, remedy)
@@ -132,6 +136,12 @@ def read_json(path: Path, *keys: str, remedy: str) -> dict[str, Any]:
                 raise damaged(path, f"it has no {key}", remedy)
             found = found[part]
     return content
+
+
+def misspelt_check(content: Mapping[str, Any]) -> bool:
+    """Whether the last key of an object looks like a check value under another name: one bit of it was changed."""
+    key, value = next(reversed(content.items()), ("", None))
+    return key != CHECK and len(key) == len(CHECK) and isinstance(value, str) and bool(_EIGHT.fullmatch(value))
 
 
 def read_json_if_whole(path: Path) -> dict[str, Any] | None:

@@ -84,7 +84,6 @@ class Manifest(Settings):
     inputs: dict[str, InputFile]  # by the path that the config names, or that of the cache
     files: dict[str, StoredFile]  # by path inside the folder
     mess: dict[Arm, dict[str, int]] = Field(default_factory=dict)  # training pairs degraded on purpose, by kind
-
     routes: dict[Arm, Route] = Field(default_factory=dict)  # of arms and dev sets; empty: each language into the target
 
     @model_serializer(mode="wrap")

@@ -7,6 +7,7 @@ of translations, of losses by sentence and of the weights that were scored are i
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
@@ -89,7 +90,7 @@ def check_json(path: Path, found: Findings, *keys: str) -> dict[str, Any] | None
     except (ValueError, RecursionError) as error:
         found.add_error(path, error)
         return None
-    if CHECK.encode() not in path.read_bytes():
+    if CHECK not in json.loads(path.read_bytes()):
         found.unchecked.append(str(path))
     return content
 
@@ -126,6 +127,7 @@ def _check_records(run: Run, found: Findings) -> None:
 
 def _check_order(run: Run, found: Findings) -> None:
     """Every update has a line, up to the newest checkpoint."""
+    saved = 0 if run.is_published else run.saved_step()  # first: a run may be training
     path = run.find_record("steps")
     steps = [] if path is None else [entry.get("step") for entry in _readable(path)]
     place = path or run.record_path("steps")
@@ -133,7 +135,6 @@ def _check_order(run: Run, found: Findings) -> None:
         if after != (before or 0) + 1:
             found.add(place, f"step {after} comes after step {before}", number)
             return
-    saved = 0 if run.is_published else run.saved_step()
     if len(steps) < saved:
         found.add(place, f"it ends with step {len(steps):,}, and there is a checkpoint of step {saved:,}")
 
@@ -193,6 +194,7 @@ def _check_translations(run: Run, found: Findings) -> None:
 
 
 def _check_evals(run: Run, found: Findings) -> None:
+    found.files += len(list(run.losses_folder.glob("*.tsv")))
     path = run.find_record("evals")
     if path is None:
         return

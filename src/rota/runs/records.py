@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
-from rota.files import damaged
+from rota.files import CHECK, damaged, misspelt_check
 
 Entry = dict[str, Any]
 
@@ -159,6 +159,8 @@ class Lines:
         if not isinstance(entry, dict):
             raise self._damaged("not a JSON object")
         stated = _stated(line)
+        if stated is None and (CHECK in entry or misspelt_check(entry)):
+            raise self._damaged("its check value was changed")
         if stated is None and self._has_checks:
             raise self._damaged("it has no check value, and the line before has one")
         if stated is not None:
