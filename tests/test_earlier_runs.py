@@ -6,11 +6,13 @@ import pytest
 
 from rota import api
 from rota.config import as_begun, parse_config, parse_recorded
+from rota.data.batches import LanguageStream, MixtureStream
 from rota.evaluation.selection import selection_pairs
 from rota.files import read_json
 from rota.report.study import first_difference
 from rota.runs import Run
 from rota.settings import BEFORE, ConfigError, with_earlier
+from rota.types import Mixture
 
 VALUES = {
     "data": {
@@ -40,7 +42,7 @@ def earlier(tmp_path):
 
 def without_later_settings(run):
     """Its description as a version wrote it that did not have the settings yet."""
-    about = json.loads(run.about_path.read_text())
+    about = dict(run.about)  # without its check value, which those versions did not write
     run.about_path.write_text(json.dumps(about | {"config": stripped(about["config"])}))
 
 
@@ -121,6 +123,28 @@ def test_mixed_batches_of_an_earlier_run_stay_sorted_by_length(tmp_path):
     assert steps[0] == steps[1] != steps[2]
 
 
+WARMED = {"name": "mixed", "warmup": 3, "decide_every": 2}
+
+
+def test_a_run_whose_checkpoint_gives_mixtures_by_name_alone_resumes_bit_for_bit(tmp_path, monkeypatch):
+    """Before decisions carried their mixture, neither they nor the streams said what ``mixed`` is made of."""
+    values = {**VALUES, "teacher": WARMED, "data": {**VALUES["data"], "folder": str(tmp_path / "data")}}
+    old, whole = Run(tmp_path / "old"), Run(tmp_path / "whole")
+    api.train(parse_config(values), whole.folder)
+    for until in (3, 5):  # in the warm-up and after it, each time within a decision of two updates
+        with monkeypatch.context() as before:
+            before.setattr(Mixture, "state", lambda self: None)
+            before.setattr(MixtureStream, "state_dict", LanguageStream.state_dict)
+            api.train(parse_config(values), old.folder, until=until)
+        saved = old.checkpoints().newest().load()
+        assert saved["loop"]["decision"]["mixture"] is None
+        assert not any("shares" in stream for stream in saved["streams"].values())
+    api.train(parse_config(values), old.folder)
+    assert {entry["arm"] for entry in old.read("steps")} == {"mixed-high-resource", "mixed"}
+    for name in ("steps", "validations"):
+        assert old.record_path(name).read_bytes() == whole.record_path(name).read_bytes()
+
+
 def test_an_earlier_dqn_run_keeps_the_first_dev_sentences_as_prototypes(tmp_path):
     data = {**VALUES["data"], "folder": str(tmp_path / "data")}
     dqn = {"name": "dqn", "warmup": None, "groups": 3, "group_sentences": 1, "decide_every": 1, "replay_minimum": 1}
@@ -128,7 +152,7 @@ def test_an_earlier_dqn_run_keeps_the_first_dev_sentences_as_prototypes(tmp_path
     old, whole, new = (Run(tmp_path / name) for name in ("old", "whole", "new"))
     first = parse_config({**values, "teacher": {**dqn, "state_sentences": "first"}})
     api.train(first, old.folder, until=3)
-    about = json.loads(old.about_path.read_text())
+    about = dict(old.about)
     del about["config"]["teacher"]["state_sentences"]  # as it was written before the setting had another default
     old.about_path.write_text(json.dumps(about))
     assert parse_recorded(about["config"]).teacher.state_sentences == "first"

@@ -26,13 +26,15 @@ NEEDED = {"zaremoodi": ["targets=goal"]}
 
 MARKED = [
     pytest.param(name, marks=pytest.mark.xfail(reason=KNOWN[name], strict=False)) if name in KNOWN else name
-    for name in LISTENING
+    for name in (*LISTENING, "tscl rota", "dqn rota")
 ]
 
 
 def final_losses(name, steps, seeds):
     """Of the mean over languages; None if a scripted student cannot show what the teacher watches."""
-    config = teacher_config(name, NEEDED.get(name, ()), steps=steps, tokens=750)
+    name, _, variant = name.partition(" ")
+    overrides = [*NEEDED.get(name, ()), *([f"variant={variant}"] if variant else [])]
+    config = teacher_config(name, overrides, steps=steps, tokens=750)
     try:
         return [simulate_config(config, forgetting(steps), steps, seed=seed).macro_loss for seed in range(seeds)]
     except ValueError as error:

@@ -330,7 +330,7 @@ def test_schedules_that_are_fixed_beforehand_raise_nothing_whatever_their_shares
     seen, raised, last = {}, [], {}
     for step in range(1, 1_001):
         decision = teacher.ask(step - 1)
-        languages = classroom.arms if decision.arm.startswith("mixed") else [decision.arm]
+        languages = [decision.arm] if decision.mixture is None else decision.mixture.shares
         for arm in languages:
             seen[arm], last[arm] = seen.get(arm, 0) + 100, step
         raised += alarms.updated(step, decision, 3.0, seen)

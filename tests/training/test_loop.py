@@ -16,7 +16,7 @@ from rota.training.loop import Loop
 from rota.training.probe import Probe
 from rota.training.streams import Streams
 from rota.training.turns import Turns
-from rota.types import Batch, Decision, Examined, SentenceLosses
+from rota.types import Batch, Decision, Examined, Mixture, SentenceLosses
 
 
 class FakeStudent:
@@ -216,6 +216,19 @@ def test_every_step_is_recorded_with_its_reason(tmp_path):
 def test_a_mixture_is_recorded_by_language(tmp_path):
     finish(make_loop(tmp_path, teacher=FakeTeacher(arms=("mixed",)), steps=2))
     assert steps_of(tmp_path)[1]["tokens_by_language"] == {"az": 1, "tr": 2}
+
+
+def test_the_shares_of_a_mixture_are_recorded_with_each_decision_unless_its_name_says_them(tmp_path):
+    batches = [batch("mixed", 1)]
+    record = Journal(tmp_path)
+    for step, fixed in ((1, False), (2, True)):
+        mixture = Mixture({"az": 1.0, "tr": 3.0}, "sentence", fixed=fixed)
+        record.step(step, Decision("blend", "sampled", mixture=mixture), 4.0, batches, decided=True)
+    record.close()
+    plain = {"arm": "blend", "why": "sampled", "loss": 4.0, "tokens": 2, "tokens_by_language": {"az": 1, "tr": 1}}
+    shares = {"shares": {"az": 1.0, "tr": 3.0}, "unit": "sentence"}
+    found = steps_of(tmp_path)
+    assert [found[0].pop("mixture"), *found] == [shares, {"step": 1} | plain, {"step": 2} | plain]
 
 
 def test_validations_come_on_time_and_at_the_end(tmp_path):

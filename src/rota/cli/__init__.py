@@ -2,8 +2,8 @@
 
 The commands register with ``application``; ``runs``, ``check``, ``scores``, ``models``, ``studies`` and ``teaching``
 define some each, and ``demo`` runs all steps in one command. ``views`` has tables and progress bars, ``comparison`` the
-tables of ``rota compare-scores``. Heavy imports stay inside functions: ``rota --help``, and whatever only reads files, must not
-wait for torch.
+tables of ``rota compare-scores``. Heavy imports stay inside functions: ``rota --help``, and whatever only reads files,
+must not wait for torch.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Detectors of what a teacher plays: one arm nearly always, or an arm never. For teachers that learn.
 
-Schedules without feedback do what their config says, however small a share is, so nobody needs to be told.
+Schedules without feedback do what their config says, however small a share is, so they raise no such alarm.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -21,7 +22,7 @@ BEFORE_CHOICES = ("warmup", "first visit")
 """Why updates are made that are not the teacher's choice."""
 
 
-class _Window(Detector):
+class _Window(Detector, ABC):
     """Tokens by arm over the last ``updates`` updates that the teacher chose, looked at ``LOOKS`` times in a window."""
 
     LOOKS = 5
@@ -45,8 +46,9 @@ class _Window(Detector):
             return ()
         return self.look(step, {arm: seen.get(arm, 0) - self._marks[0].get(arm, 0) for arm in self.arms})
 
+    @abstractmethod
     def look(self, step: int, tokens: Mapping[Arm, int]) -> Iterable[Alarm]:
-        raise NotImplementedError
+        """Called with the tokens by arm of a whole window."""
 
     def state_dict(self) -> State:
         return {"chosen": self._chosen, "marks": [dict(mark) for mark in self._marks]}
