@@ -140,7 +140,7 @@ def read_json(path: Path, *keys: str, remedy: str) -> dict[str, Any]:
 
 def misspelt_check(content: Mapping[str, Any]) -> bool:
     """Whether the last key of an object looks like a check value under another name: one bit of it was changed."""
-    key, value = next(reversed(content.items()), ("", None))
+    key, value = next(reversed(dict(content).items()), ("", None))
     return key != CHECK and len(key) == len(CHECK) and isinstance(value, str) and bool(_EIGHT.fullmatch(value))
 
 
