@@ -164,3 +164,13 @@ def test_an_earlier_dqn_run_keeps_the_first_dev_sentences_as_prototypes(tmp_path
     assert memories[0]
     assert memories[0] == memories[1] != memories[2]
     assert new.setting("config.teacher.state_sentences") == "spread"
+
+
+def test_an_earlier_run_paced_by_its_weights_keeps_its_long_blocks(tmp_path):
+    now = parse_config({**VALUES, "teacher": "weight-change"})
+    assert now.teacher.decide_every == 1  # of 6 updates
+    dumped = now.dump()
+    dumped["teacher"]["decide_every"] = 50  # the default whatever the length, before
+    assert as_begun(now, dumped).teacher.decide_every == 50
+    written = parse_config({**VALUES, "teacher": {"name": "weight-change", "decide_every": 2}})
+    assert as_begun(written, dumped).teacher.decide_every == 2

@@ -198,6 +198,9 @@ class TeacherConfig(Settings, ABC):
     later: ClassVar[tuple[str, ...]] = ()
     """Settings that are younger than their teacher: they are written only where used, so fingerprints stay the same."""
 
+    follows_length: ClassVar[tuple[str, ...]] = ()
+    """Settings that :meth:`fitted` changes although they once had one default: a run begun then keeps its own."""
+
     @model_serializer(mode="wrap")
     def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return self.written(write(self))
