@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import logging
 import random
 import shutil
 
@@ -293,6 +294,7 @@ def test_several_processes_may_add_to_a_record(folder):
 def test_the_command_prints_one_line_a_problem_and_ends_with_1(rota, folder):
     code, output, _ = rota("check", folder / "run")
     assert (code, output.count("\n")) == (0, 1)
+    assert logging.root.manager.disable == 0, "others may warn afterwards"
     assert output.endswith("files read, no problems\n")
     path = folder / "run" / "validations.jsonl"
     path.write_bytes(path.read_bytes().replace(b'"step": 6', b'"step": 5'))

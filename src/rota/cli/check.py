@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -36,8 +37,7 @@ def check(
 
     Example: rota check runs/my
     """
-    logging.disable(logging.WARNING)  # what is passed over in training is a problem with a line of its own here
-    with views.ProgressBar() as progress:
+    with _without_warnings(), views.ProgressBar() as progress:
         found = check_folder(folder, progress)
     if as_json:
         typer.echo(json.dumps({"folder": str(folder), **found.as_json()}, indent=1, ensure_ascii=False))
@@ -49,6 +49,17 @@ def check(
         typer.echo(f"{folder}: {found.files:,} files read{old}, {problems}")
     if found.problems:
         raise SystemExit(1)
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """What training passes over with a warning is a problem with a line of its own here."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def check_folder(folder: Path, progress: Progress = lambda *_: None) -> Findings:
