@@ -233,7 +233,7 @@ def _name(run: Run, path: Path) -> str:
 
 
 def _check_unchanged(path: Path, entry: Entry, made_from: Mapping[str, str]) -> None:
-    again = f"delete {path} to translate again"
+    again = "delete it to translate again"
     if short_hash(path) != entry["hash"]:
         raise damaged(path, "it was changed after it was made", again)
     if entry["weights"] != made_from["weights"]:
