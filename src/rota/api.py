@@ -27,6 +27,7 @@ from rota.goal import resolve
 from rota.mistakes import check_before_preparing
 from rota.runs import Run
 from rota.settings import FREE, ConfigError, leaves
+from rota.starting import first_weights, with_start
 
 if TYPE_CHECKING:
     from rota.evaluation.evaluate import Evaluation
@@ -188,7 +189,9 @@ def build_loop(
             branch(loop, Run(stem), Run(run).about["stem"]["step"])
 
     team.after_first(begin)
-    loop.resume()
+    loop.validates_first = config.student.start is not None
+    if loop.resume() is None and config.student.start is not None:
+        student.begin_with(first_weights(config.student, store.subwords))
     return loop
 
 
@@ -255,6 +258,7 @@ def train(
 
     run = Path(run)
     with join_team(config.student.device) as team:
+        config = with_start(config, run)
         check_before_preparing(config, run, team)
         with _alone(Run(run)) if team.first else nullcontext():
             with _entered(progress):
@@ -346,7 +350,9 @@ def start_run(
         _same_run(folder.about, about, run)
         return
     run.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(store.folder / "subwords.json", folder.subwords_path)
+    for name in ("subwords.json", "sentencepiece.bpe.model"):  # the latter only of a tokenizer that came with one
+        if (store.folder / name).is_file():
+            shutil.copyfile(store.folder / name, run / name)
     folder.write_about(about)
 
 
