@@ -32,6 +32,7 @@ from rota.starting import first_weights, with_start
 if TYPE_CHECKING:
     from rota.evaluation.evaluate import Evaluation
     from rota.team import Team
+    from rota.training.alarms import Detector
     from rota.training.config import TrainingConfig
     from rota.training.devsets import DevSets
     from rota.training.listeners import Listener
@@ -145,7 +146,7 @@ def build_loop(
         guard=config.teacher.guarded if training.guard is None else training.guard,
         decide_every=config.teacher.decide_every,
         rng=np.random.default_rng(seed_for(config.seed, "guard")),
-        more=(Unaligned(), ByHeart(store.language_of)),
+        more=(Unaligned(), ByHeart(store.language_of), *_forgetting(config, store)),
     )
     turns = Turns(
         teacher,
@@ -222,6 +223,14 @@ def _check_stem(config: RunConfig, store: Store, stem: Run) -> int:
     if change is not None:
         raise ConfigError(f"{stem} is not a stem of this run: {change}; give another --stem")
     return warmup_steps(config)
+
+
+def _forgetting(config: RunConfig, store: Store) -> list[Detector]:
+    """Where a student can lose what it had learned, or a language is measured without being trained on."""
+    from rota.training.alarms.forgetting import Forgetting
+
+    untrained = set(store.languages) - set(store.language_of.values())
+    return [Forgetting(store.language_of)] if config.student.start is not None or untrained else []
 
 
 def _spot_checks(student: ProbedStudent, sets: DevSets, training: TrainingConfig) -> SpotChecks | None:

@@ -343,7 +343,10 @@ class Preparation:
         for pair, size in directions.items():
             pairs[frozenset(pair)] = max(size, pairs.get(frozenset(pair), 0))
         sets = {name: self._routes[name] for name in having(self._corpus, "dev")}
-        named = dict.fromkeys(each for route in sets.values() for each in (route.source, route.target) if each != pivot)
+        outside = {pivot, *self._recipe.corpus.only_measured}
+        named = dict.fromkeys(
+            each for route in sets.values() for each in (route.source, route.target) if each not in outside
+        )
         by_language = {each: sum(size for pair, size in pairs.items() if each in pair) for each in named}
         low = low_resource(self._recipe.corpus, by_language)
         return [name for name, route in sets.items() if route.source in low or route.target in low]

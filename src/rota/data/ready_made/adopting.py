@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import logging
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -48,7 +49,8 @@ def adopt(
     """The subwords for these languages; beside them a SentencePiece model, in ``folder``, if the tokenizer has one.
 
     Without anything to change the vocabulary stays as it is, number for number. Else it is numbered anew: symbols,
-    subwords, tags; the weights that belong to them are found by name.
+    subwords, tags; the weights that belong to them are found by name. What Rota has learned itself keeps its numbers
+    unless it is cut, so that dev sets stay divided as they were.
     """
     assert config.model is not None
     found = read_ready_made(config.model)
@@ -61,18 +63,10 @@ def adopt(
     if kept is not None or added or new_tags:
         if added:
             content = with_subwords(content, added)
-        codes = [*found.codes, *new_tags]
-        others = [token["content"] for token in content["added_tokens"] if token["content"] in (MASK,)]
-        outside = {*codes, *others}
-        subwords = [
-            token
-            for token in tokens[: found.vocabulary]
-            if token not in outside and not _made_up(token) and (kept is None or token in kept)
-        ]
-        tokens = [*subwords, *added, *codes, *others]
+        tokens = _arranged(found, kept, added, new_tags)
         content = {**content, "added_tokens": [*content["added_tokens"], *(added_token(code, 0) for code in new_tags)]}
         content = numbered(content, tokens)
-        logger.info("%s: %d of %d tokens, %d new", config.model, len(subwords), found.vocabulary, len(added))
+        logger.info("%s: %d tokens of %d, %d new subwords", config.model, len(tokens), found.vocabulary, len(added))
     if found.pieces is not None:
         pieces = found.pieces.edited(kept, added)
         (folder / PIECES_FILE).write_bytes(pieces.to_bytes())
@@ -85,6 +79,18 @@ def adopt(
         "tags_targets": found.tags_targets or tags_targets,
     }
     return Subwords(Tokenizer.from_str(json.dumps(content, ensure_ascii=False)), about)
+
+
+def _arranged(found: ReadyMade, kept: set[str] | None, added: Sequence[str], new_tags: Sequence[str]) -> list[str]:
+    """The tokens in the order of their new numbers."""
+    tokens = tokens_of(found.content)[: found.vocabulary]
+    if kept is None and found.kind in ("learned", "own"):
+        return [*tokens, *added, *new_tags]
+    masks = [token for token in tokens if token == MASK]
+    outside = {*found.codes, MASK}
+    subwords = [token for token in tokens if token not in outside and not _made_up(token)]
+    subwords = [token for token in subwords if kept is None or token in kept]
+    return [*subwords, *added, *found.codes, *new_tags, *masks]
 
 
 def _made_up(token: str) -> bool:
@@ -110,7 +116,9 @@ def _code(found: ReadyMade, language: str, written: str | None, model: Path) -> 
     if code is not None and tag_name(code) in found.codes:
         return tag_name(code)
     what = f"{model} has no code {written!r}" if written else f"{model} has no code for the language {language!r}"
-    near = difflib.get_close_matches(written or language, found.codes, n=3, cutoff=0.3)
+    wanted = written or language
+    near = difflib.get_close_matches(wanted, found.codes, n=9, cutoff=0.3)
+    near = sorted(near, key=lambda code: -len(os.path.commonprefix([wanted, code])))[:3]
     some = ", ".join(near or found.codes[:5])
     example = f"data.subwords.codes: {{{language}: {near[0] if near else found.codes[0]}}}"
     raise ConfigError(f"{what}; it has {some}, ...: write for example {example}, or {NEW} for a language it lacks")
