@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import json
 import logging
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -118,7 +117,7 @@ def _code(found: ReadyMade, language: str, written: str | None, model: Path) -> 
     what = f"{model} has no code {written!r}" if written else f"{model} has no code for the language {language!r}"
     wanted = written or language
     near = difflib.get_close_matches(wanted, found.codes, n=9, cutoff=0.3)
-    near = sorted(near, key=lambda code: -len(os.path.commonprefix([wanted, code])))[:3]
+    near = sorted(near, key=lambda code: code[:2] != wanted[:2])[:3]
     some = ", ".join(near or found.codes[:5])
     example = f"data.subwords.codes: {{{language}: {near[0] if near else found.codes[0]}}}"
     raise ConfigError(f"{what}; it has {some}, ...: write for example {example}, or {NEW} for a language it lacks")
