@@ -261,14 +261,18 @@ BEFORE: Final[Mapping[str, Any]] = {
     "training.mixed_batches": "by-length",
     "training.guard": False,
     "teacher.split_at_warmup": False,
+    "teacher.state_sentences": "first",
 }
 """Settings that are younger than some runs, with what those runs did, where that is not the default now.
 
 A run whose ``run.json`` lacks one of them was begun before it existed, and keeps to this value.
 """
 
-_OWNER: Final = {"teacher.split_at_warmup": "replay-shuffled"}
-"""The name of the only teacher that has the setting."""
+_OWNERS: Final = {
+    "teacher.split_at_warmup": ("replay-shuffled",),
+    "teacher.state_sentences": ("dqn", "kumar"),
+}
+"""The teachers that have the setting; others are written without it."""
 
 
 def with_earlier(dumped: Mapping[str, Any]) -> dict[str, Any]:
@@ -277,7 +281,7 @@ def with_earlier(dumped: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in BEFORE.items():
         section, name = key.split(".")
         part = filled.get(section)
-        if isinstance(part, dict) and _OWNER.get(key) in (None, part.get("name")):
+        if isinstance(part, dict) and (key not in _OWNERS or part.get("name") in _OWNERS[key]):
             part.setdefault(name, value)
     return filled
 

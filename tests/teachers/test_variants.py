@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
+from rota.config import teacher_config
 from rota.measures import DevLoss, GroupLosses, JointLoss
 from rota.teachers import AnyTeacherConfig, Classroom, build_teacher
 
@@ -46,7 +47,7 @@ def test_dqn_follows_the_paper_by_default():
     assert (paper.reward, paper.acts_with, paper.epsilon_decay) == ("step-gain", "target", "linear")
     assert (paper.below_replay_minimum, paper.first_transition) == ("epsilon-greedy", "stored-at-second")
     assert (paper.decide_every, paper.gradient_clip, paper.warmup.inform) == (10, None, "none")
-    assert watches(paper) == (JointLoss(tokens=8_000), GroupLosses(groups=25, sentences=10))
+    assert watches(paper) == (JointLoss(tokens=8_000), GroupLosses(groups=25, sentences=10, spread=True))
 
 
 def test_the_released_dqn_differs_in_every_row_of_the_ledger():
@@ -83,7 +84,7 @@ def test_a_resolved_config_reads_back_as_itself(name, variant):
 
 @pytest.mark.parametrize("name", ["tscl", "dqn"])
 def test_an_unknown_variant_is_refused(name):
-    with pytest.raises(ValueError, match="'paper' or 'released'"):
+    with pytest.raises(ValueError, match="'released' or 'rota'"):
         config(name=name, variant="publsihed")
 
 
@@ -104,11 +105,16 @@ def test_every_setting_has_a_description(name):
     assert [key for key, field in fields.items() if key != "name" and not field.description] == []
 
 
-def test_prototypes_are_the_first_dev_sentences_in_both_variants_unless_they_are_to_be_spread():
+def test_prototypes_are_spread_over_the_dev_set_unless_a_variant_repeats_an_experiment():
+    assert config(name="dqn").state_measure.spread is True
     for variant in ("paper", "released"):
-        found = config(name="dqn", variant=variant)
-        assert found.state_measure.spread is False
-        assert "state_sentences" not in found.model_dump()
-    spread = config(name="dqn", state_sentences="spread")
-    assert spread.state_measure.spread is True
-    assert config(**spread.model_dump(mode="json")) == spread
+        assert config(name="dqn", variant=variant).state_measure.spread is False
+        assert config(name="dqn", variant=variant, state_sentences="spread").state_measure.spread is True
+    first = config(name="dqn", state_sentences="first")
+    assert first.state_measure.spread is False
+    assert config(**first.model_dump(mode="json")) == first
+
+
+@pytest.mark.parametrize("steps", [600, 150_000])
+def test_a_fitted_dqn_spreads_its_prototypes(steps):
+    assert teacher_config("dqn", steps=steps).state_measure.spread is True
