@@ -27,7 +27,7 @@ from rota.goal import resolve
 from rota.mistakes import check_before_preparing
 from rota.runs import Run
 from rota.settings import FREE, ConfigError, leaves
-from rota.starting import first_weights, with_start
+from rota.start.points import with_start
 
 if TYPE_CHECKING:
     from rota.evaluation.evaluate import Evaluation
@@ -90,6 +90,7 @@ def build_loop(
     from rota.data.selection import Ranks
     from rota.runs import Record
     from rota.runs.earlier import mixture_named
+    from rota.start.vectors import first_weights
     from rota.student.nmt import build_student
     from rota.teachers import Classroom, build_teacher
     from rota.team import Team
@@ -269,7 +270,7 @@ def train(
 
     run = Path(run)
     with join_team(config.student.device) as team:
-        config = with_start(config, run)
+        config = config.model_copy(update={"student": with_start(config.student, run)})
         check_before_preparing(config, run, team)
         with _alone(Run(run)) if team.first else nullcontext():
             with _entered(progress):

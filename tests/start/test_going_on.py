@@ -12,7 +12,7 @@ from rota.data.subwords import Subwords
 from rota.export.model import export
 from rota.runs import Run
 from rota.settings import ConfigError
-from rota.starting import rows
+from rota.start.vectors import rows
 
 TINY = {"preset": "tiny", "width": 32, "heads": 2, "feedforward": 48, "layers": 1, "dropout": 0.1}
 TRAINING = {"steps": 60, "tokens": 200, "checkpoint_every": "100%", "validate_every": "25%", "threads": 1}
