@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from rota.measures import RECENT_DECAY, RewardWeights, Weights
 from rota.student.average import MovingAverage
 from rota.student.config import Schedule, StudentConfig
-from rota.student.gradients import NetworkGradient, projection
+from rota.student.gradients import NetworkGradient, directions_after, projection
 from rota.student.hardware import OTHER_DEVICE, allow_tf32, find_device, keep_memory, memory_for
 from rota.student.kernels.attention import suits_varlen
 from rota.student.kernels.dropout import Noise
@@ -209,11 +209,9 @@ class NMT(WeightStatistics):
                     total = list(found)
         return NetworkGradient(total, self._denominators)
 
-    def follow(self, direction: Gradient | None, others: Sequence[Gradient] = ()) -> None:
+    def follow(self, direction: Gradient | None, others: Sequence[Gradient] = (), memory: float = 0.0) -> None:
         """From now on every update computes the dot products of its gradient, before clipping, with the directions."""
-        directions = () if direction is None else (direction, *others)
-        self._directions = tuple(each for each in directions if isinstance(each, NetworkGradient))
-        assert len(self._directions) == len(directions)
+        self._directions = directions_after(self._directions, direction, others, memory)
 
     def keep_average(self, decay: float) -> None:
         """From now on keeps a moving average of the weights; does nothing if one is kept already."""
@@ -347,7 +345,9 @@ class NMT(WeightStatistics):
         network = self._network(weights)
         sums = np.zeros((samples or 1, numbers, joint.tokens if by_token else joint.sentences))
         budget = EVALUATION_TOKENS if network.device.type == "cpu" else EVALUATION_TOKENS_ELSEWHERE
-        most = joint.tokens if samples else math.ceil(joint.tokens / self._team.size)
+        # Rewards at recent weights are of few sentences of all lengths, which in one pack would be mostly padding.
+        parts = self._team.size * (3 if weights == "recent" else 1)
+        most = joint.tokens if samples else math.ceil(joint.tokens / parts)
         budget = min(budget, self.config.piece_tokens or budget, most)
         with torch.inference_mode(), memory_for(lambda: self._too_large("measuring", [joint], budget)):
             for number, rows in enumerate(packs(joint, budget)):
