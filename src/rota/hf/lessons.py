@@ -250,10 +250,10 @@ def _spread(size: int) -> Sequence[int]:
 
 
 def _without_gate(config: TeacherConfig) -> TeacherConfig:
-    """The gate of ``align`` exchanges sources, which needs to know what in an example is the source."""
-    if getattr(config, "gate", False) and "gate" not in config.model_fields_set:
-        return config.model_copy(update={"gate": False})
-    return config
+    """``align`` without what exchanges sources, because it is not known what in an example is the source."""
+    plain = {"gate": False, "direction": "loss"}
+    changed = {name: value for name, value in plain.items() if hasattr(config, name)} if config.name == "align" else {}
+    return config.model_copy(update={name: changed[name] for name in changed if name not in config.model_fields_set})
 
 
 def _concatenated(datasets: list[Any]) -> Any:
