@@ -29,6 +29,7 @@ from rota.data.preparation.units import (
     Result,
     Unit,
     read_encoded,
+    remove_leftovers,
     skip_mark,
 )
 from rota.data.preparation.workers import WorkerPool, cores
@@ -36,7 +37,7 @@ from rota.data.ready_made.adopting import adopt
 from rota.data.ready_made.reading import PIECES_FILE, files_of, read_ready_made
 from rota.data.store import MANIFEST, SUBWORDS, Counts, InputFile, Manifest, Side, Store, StoreWriter
 from rota.data.subwords import Subwords, SubwordsConfig, sample_lines
-from rota.files import is_locked, open_atomically
+from rota.files import open_atomically
 from rota.settings import ConfigError
 from rota.types import Arm, IntArray
 
@@ -76,7 +77,7 @@ def prepare(
     recipe = Recipe(corpus, cleaning, subwords, seed, mess)
     if _is_prepared(folder) and not again:
         store = _open_unchanged(folder, recipe)
-        _remove_leftovers(folder, recipe)
+        remove_leftovers(folder, recipe)
         return store
     with alone_in(folder):
         if _is_prepared(folder) and not again:  # by the process that we waited for
@@ -97,20 +98,6 @@ def _open_unchanged(folder: Path, recipe: Recipe) -> Store:
             f"{folder} was prepared differently: {change}; use --again to replace it, or another data.folder"
         )
     return Store.open(folder)
-
-
-def _remove_leftovers(folder: Path, recipe: Recipe) -> None:
-    """What a process left beside the folder that was killed after the folder was ready, or while it was replaced.
-
-    Unfinished work for other data is kept: ``--again`` with another config was interrupted, and resumes from there.
-    """
-    partial, replaced, lock = (_beside(folder, what) for what in ("partial", "replaced", "lock"))
-    if not any(path.exists() for path in (partial, replaced, lock)) or is_locked(lock):
-        return
-    with alone_in(folder):  # which removes the lock file at its end
-        if Partial(partial, recipe).is_own():
-            shutil.rmtree(partial, ignore_errors=True)
-        shutil.rmtree(replaced, ignore_errors=True)
 
 
 def _changed_input(inputs: Mapping[str, InputFile]) -> str | None:
