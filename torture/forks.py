@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import json
 import mmap
 import os
 import resource
@@ -18,7 +19,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -175,13 +176,57 @@ def _be_rota(
     os._exit(_call("rota", arguments))
 
 
+def run_batch(
+    trials: Sequence[tuple[Sequence[str], Path, bytes]], folder: Path, seconds: int, before: Callable[[], object]
+) -> list[Outcome]:
+    """Commands that read one file each and end before their work begins, one after the other in the same fork.
+
+    Each trial is the command, the file and its content. If one ends the process, the others go on in another.
+    """
+    outcomes: list[Outcome] = []
+    answers = folder.with_name(f"{folder.name}.answers")
+    while len(outcomes) < len(trials):
+        answers.write_text("")
+        rest = trials[len(outcomes) :]
+
+        def work(rest: Sequence[tuple[Sequence[str], Path, bytes]] = rest) -> None:
+            before()
+            _answer(rest, folder, answers, seconds)
+
+        ended = run_rota((), folder, before=work)
+        outcomes += [Outcome(**json.loads(line)) for line in answers.read_text().splitlines()]
+        if len(outcomes) < len(trials):
+            outcomes.append(ended)
+    return outcomes
+
+
+def _answer(trials: Sequence[tuple[Sequence[str], Path, bytes]], folder: Path, answers: Path, seconds: int) -> NoReturn:
+    log = folder.with_name(f"{folder.name}.log")
+    resource.setrlimit(resource.RLIMIT_DATA, (_data_now() + MEMORY,) * 2)
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with answers.open("a") as file:
+        for command, path, content in trials:
+            path.write_bytes(content)
+            os.truncate(log, 0)
+            begun, used = time.monotonic(), time.process_time()
+            signal.setitimer(signal.ITIMER_PROF, seconds)  # ends the process
+            code = _call("rota", command, at_exit=False)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            now = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            output = log.read_text("utf-8", "replace")[-3000:]
+            outcome = Outcome(code, output, time.process_time() - used, (now - most) * 1024, time.monotonic() - begun)
+            file.write(json.dumps(asdict(outcome)) + "\n")
+            file.flush()
+    os._exit(0)
+
+
 def _redirect(source: Path, log: Path) -> None:
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream, file in enumerate((os.open(source, os.O_RDONLY), output, output)):
         os.dup2(file, stream)
 
 
-def _call(module: str, arguments: Sequence[str]) -> int:
+def _call(module: str, arguments: Sequence[str], *, at_exit: bool = True) -> int:
     """What ``python -m module`` does, up to its exit code."""
     sys.argv = ["rota", *arguments]
     code = 0
@@ -193,7 +238,8 @@ def _call(module: str, arguments: Sequence[str]) -> int:
         traceback.print_exc()
         code = 1
     with suppress(Exception):
-        atexit._run_exitfuncs()
+        if at_exit:
+            atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
     return code

@@ -22,6 +22,9 @@ from forks import Moments, run_rota
 from samples import COMPARE, EVALUATE, PREPARE, Command, train
 
 DIFFERS_ANYWAY = ("timings.jsonl", "log.txt", "phases.jsonl")
+How = dict[str, Any]
+"""When a command is killed: ``kill_at`` a change of a file, or ``kill_after`` so many seconds."""
+
 TIMES = re.compile(rb'"(wall|processor|seconds|started|date|time|check)": ?("[^"]*"|[-0-9.e+]+)')
 
 EXPORT: Command = ("export", "run", "--to", "hf", "--out", "exported")
@@ -114,7 +117,7 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
 
-def attempts(scenario: Scenario, rng: random.Random) -> Iterator[dict[str, Any]]:
+def attempts(scenario: Scenario, rng: random.Random) -> Iterator[How]:
     """Arguments of the killed command: every moment once, in random order, and random times in between."""
     order = rng.sample(range(scenario.moments), scenario.moments)
     while True:
@@ -124,7 +127,7 @@ def attempts(scenario: Scenario, rng: random.Random) -> Iterator[dict[str, Any]]
                 yield {"kill_after": rng.random() * scenario.seconds}
 
 
-def kill_once(scenario: Scenario, projects: Projects, how: dict[str, Any], counts: Counts) -> None:
+def kill_once(scenario: Scenario, projects: Projects, how: How, counts: Counts) -> None:
     project = projects.project
     projects.restore(scenario.before)
     kind, words = f"kills: {scenario.name}", json.dumps(how)

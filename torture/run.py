@@ -15,11 +15,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import forks
 import kills
+from corpora import Corpora
 from counts import Counts
+from flips import Flips
+from inputs import BadInput
 
 Trial = Callable[[], None]
 
@@ -81,22 +85,41 @@ def work(options: argparse.Namespace, folder: Path, rng: random.Random, until: f
 
 
 def kill_trials(folder: Path, rng: random.Random, counts: Counts, options: argparse.Namespace) -> Iterator[Trial]:
-    """One kill of each scenario in its turn."""
+    """The same time for every scenario, so that the quick ones are killed more often."""
     names = list(options.scenarios or kills.SCENARIOS)
-    rng.shuffle(names)
+    spent = dict.fromkeys(rng.sample(names, len(names)), 0.0)
     projects = kills.Projects(folder)
-    ready: dict[str, tuple[kills.Scenario, Iterator[dict[str, float]]]] = {}
+    ready: dict[str, tuple[kills.Scenario, Iterator[kills.How]]] = {}
     while True:
-        for name in names:
-            if name not in ready:
-                scenario = kills.prepared(name, projects)
-                ready[name] = scenario, kills.attempts(scenario, rng)
-            scenario, attempts = ready[name]
-            how = next(attempts)
-            yield lambda scenario=scenario, how=how: kills.kill_once(scenario, projects, how, counts)
+        name = min(spent, key=spent.__getitem__)
+        if name not in ready:
+            scenario = kills.prepared(name, projects)
+            ready[name] = scenario, kills.attempts(scenario, rng)
+        scenario, attempts = ready[name]
+        begun = time.monotonic()
+        yield partial(kills.kill_once, scenario, projects, next(attempts), counts)
+        spent[name] += time.monotonic() - begun
 
 
-KINDS = {"kills": kill_trials}
+def flip_trials(folder: Path, rng: random.Random, counts: Counts, _: argparse.Namespace) -> Iterator[Trial]:
+    flips = Flips(kills.Projects(folder), rng, counts)
+    while True:
+        yield flips.flip
+
+
+def input_trials(folder: Path, rng: random.Random, counts: Counts, _: argparse.Namespace) -> Iterator[Trial]:
+    bad = BadInput(kills.Projects(folder), rng, counts)
+    while True:
+        yield from (bad.configs, bad.suites, bad.overrides, *[bad.command_line, bad.record] * 5)
+
+
+def corpus_trials(folder: Path, rng: random.Random, counts: Counts, _: argparse.Namespace) -> Iterator[Trial]:
+    corpora = Corpora(folder, rng, counts)
+    while True:
+        yield corpora.corpus
+
+
+KINDS = {"kills": kill_trials, "flips": flip_trials, "inputs": input_trials, "corpora": corpus_trials}
 
 if __name__ == "__main__":
     main()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import difflib
 import gzip
+import math
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Final, Literal
+from typing import BinaryIO, Final, Literal
 
 from rota.types import Arm
 
@@ -23,6 +25,15 @@ Patterns = str | tuple[str, ...]
 
 NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
 """Languages and sources: they become parts of file names."""
+
+LONGEST_LINE: Final = 16_000_000
+"""Bytes of a line; it is in memory as a whole, and cleaning drops what is far shorter."""
+
+MOST_SWOLLEN: Final = 200
+"""Bytes of text in a byte of gzip; text has three to ten, and a file made to fill a disk about a thousand."""
+
+SURELY_SMALL: Final = 64_000_000
+"""Bytes up to which it does not matter how far a file was compressed."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _FIELD = re.compile(r"\{(.*?)\}")  # of a pattern
@@ -73,11 +84,27 @@ def read_lines(path: Path) -> Iterator[str]:
     r"""The lines of a UTF-8 file, gzipped if it ends in .gz: ended by ``\n`` alone, not yet tidied."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            yield from decode_lines(file, str(path))
+            yield from decode_lines(_bounded(file, path), str(path))
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{path} is damaged ({error}); fetch or compress it again") from None
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror}); check the pattern in the config") from None
+
+
+def _bounded(file: BinaryIO | gzip.GzipFile, path: Path) -> Iterator[bytes]:
+    """The lines of a file, unless one of them, or all of a gzip file, is larger than text ever is."""
+    read, most = 0, math.inf
+    if path.suffix == ".gz":
+        most = max(SURELY_SMALL, MOST_SWOLLEN * path.stat().st_size)
+    for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE + 1), b""), start=1):
+        if len(line) > LONGEST_LINE:
+            size = f"more than {LONGEST_LINE:,} bytes"
+            raise ValueError(f"{path}, line {number}: it has {size}; check that this is text, one sentence a line")
+        read += len(line)
+        if read > most:
+            swollen = f"more than {MOST_SWOLLEN} bytes in each of its {path.stat().st_size:,}"
+            raise ValueError(f"{path} holds {swollen}, which text does not; if it is right, decompress it first")
+        yield line
 
 
 def decode_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
