@@ -126,7 +126,7 @@ def bomb(rng: random.Random, megabytes: int = 300) -> bytes:
     return member * (megabytes // 10)
 
 
-def write_corpus(folder: Path, rng: random.Random) -> None:
+def write_corpus(folder: Path, rng: random.Random, *, bombs: bool = True) -> None:
     """Files of two languages, and ``corpus.yaml``, which is JSON."""
     folder.mkdir(parents=True, exist_ok=True)
     suffix = rng.choice(("", ".gz"))
@@ -142,19 +142,21 @@ def write_corpus(folder: Path, rng: random.Random) -> None:
                 name = kind.format(split=split, language=language, side=side)
                 normal = careful and number != odd
                 lines = rng.choice((0, 1, count, count + 1)) if rng.random() < 0.2 and not normal else count
-                (folder / name).write_bytes(_file(rng, lines, tsv=len(sides) == 1, gz=bool(suffix), normal=normal))
+                (folder / name).write_bytes(
+                    _file(rng, lines, tsv=len(sides) == 1, gz=bool(suffix), normal=normal, bombs=bombs)
+                )
                 number += 1
     patterns = {split: kind.replace("{split}", split) for split in ("train", "dev", "test")}
     content = {"data": {"languages": names, **patterns, **CONFIG}}
     (folder / "corpus.yaml").write_text(json.dumps(content), "utf-8")
 
 
-def _file(rng: random.Random, lines: int, *, tsv: bool, gz: bool, normal: bool) -> bytes:
+def _file(rng: random.Random, lines: int, *, tsv: bool, gz: bool, normal: bool, bombs: bool) -> bytes:
     if normal:
         columns = [sentences(rng, lines) for _ in range(1 + tsv)]
         data = "".join("\t".join(row) + "\n" for row in zip(*columns, strict=True)).encode()
         return gzip.compress(data, mtime=0) if gz else data
-    if gz and rng.random() < 0.1:
+    if gz and bombs and rng.random() < 0.1:
         return bomb(rng)
     data = text(rng, lines)
     if tsv:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 WRONG = ("lost", "left over", "silent", "traceback", "hang", "memory", "other")
-"""Ends that must not be: another result, files left over, damage that changes a result and is not noticed, and so on."""
+"""Ends that must not be: another result, files left over, damage that changes a result unnoticed, and so on."""
 
 
 @dataclass

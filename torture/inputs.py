@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 import signal
 import sys
-from pathlib import Path
 from typing import Any
 
 import mutations

@@ -1,4 +1,4 @@
-"""Kills commands, damages files and gives bad input, for a limited time; ends with a table and code 1 if anything is lost.
+"""Kills commands, damages files, gives bad input, for a limited time; a table at the end, code 1 if anything is wrong.
 
     python torture/run.py [--minutes 20] [--seed 1] [--jobs 2] [--only kills flips inputs corpora] [--folder DIR]
 

@@ -4,8 +4,8 @@ Use these instead of writing them again:
 
 - a small file: :func:`write_atomically`, :func:`write_json`; one that is written in parts: :func:`open_atomically`;
   a whole folder: :func:`folder_atomically`
-- a JSON object: :func:`read_json`; one that may be missing or unfinished: :func:`read_json_if_whole`;
-  an error about any damaged file: :func:`damaged`
+- a JSON object: :func:`read_json`; one that may be missing or unfinished: :func:`read_json_if_whole`; other JSON:
+  :func:`parse_json`; an error about any damaged file: :func:`damaged`
 - the SHA-256 of a file: :func:`sha256_of`, :func:`short_hash`; a short name for settings: :func:`fingerprint`
 - one process at a time: :func:`locked`; whether another one is at work: :func:`is_locked`
 """
@@ -119,7 +119,7 @@ def read_json(path: Path, *keys: str, remedy: str) -> dict[str, Any]:
     earlier versions have no check value.
     """
     try:
-        content = json.loads(path.read_bytes())
+        content = parse_json(path.read_bytes())
     except ValueError as error:
         raise damaged(path, error, remedy) from None
     if not isinstance(content, dict):
@@ -136,6 +136,14 @@ def read_json(path: Path, *keys: str, remedy: str) -> dict[str, Any]:
                 raise damaged(path, f"it has no {key}", remedy)
             found = found[part]
     return content
+
+
+def parse_json(text: bytes | str) -> Any:
+    """What a JSON text says; a ValueError also where it is nested deeper than the parser can follow."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def misspelt_check(content: Mapping[str, Any]) -> bool:

@@ -139,3 +139,27 @@ def test_a_tensor_without_dimensions_keeps_its_shape(tmp_path):
     Checkpoints(tmp_path).save(1, {"teacher": Part({"scalar": torch.tensor(2.5), "array": np.array(3)})})
     state = Checkpoints(tmp_path).newest().load()["teacher"]
     assert state["scalar"].shape == state["array"].shape == ()
+
+
+def killed_before_thinning(folder, monkeypatch):
+    """Three complete checkpoints of a run that keeps two."""
+    checkpoints = Checkpoints(folder, keep=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "_thin", lambda self: None)
+        for step in (4, 8, 12):
+            checkpoints.save(step, {"student": student(float(step))})
+    return checkpoints
+
+
+def test_a_run_killed_before_it_thinned_an_older_checkpoint_does_so_when_it_resumes(tmp_path, monkeypatch):
+    checkpoints = killed_before_thinning(tmp_path, monkeypatch)
+    checkpoints.tidy()
+    assert [checkpoint.complete for checkpoint in checkpoints.list()] == [False, True, True]
+    assert not (tmp_path / "4" / "student.optimiser.safetensors").exists()
+
+
+def test_nothing_is_thinned_while_a_newer_checkpoint_is_damaged(tmp_path, monkeypatch):
+    checkpoints = killed_before_thinning(tmp_path, monkeypatch)
+    (tmp_path / "12" / WEIGHTS).write_bytes(b"damaged")
+    checkpoints.tidy()
+    assert [checkpoint.complete for checkpoint in checkpoints.list()] == [True, True, True]

@@ -212,8 +212,9 @@ class Translations:
                 lines = (" ".join(next(found).split()) for _ in each)  # a model may produce a line break
                 text = "".join(f"{line}\n" for line in lines)
                 entry = {"file": _name(run, paths[arm]), "hash": short_hash(text.encode()), **made_from[arm]}
-                run.append("translations", [entry])  # before the file, which is made again if it does not come to that
-                write_atomically(paths[arm], text)
+                if known.get(entry["file"]) != entry:
+                    run.append("translations", [entry])
+                write_atomically(paths[arm], text)  # after the entry: a process that is killed makes the file again
         return paths
 
     def _translate(self, model: Model, texts: Mapping[Arm, Sequence[str]], counter: Counter) -> list[str]:

@@ -174,6 +174,9 @@ class Checkpoints:
             for path in checkpoint.left_over():
                 if path.name == MOMENTS or path.name.endswith(".partial"):
                     path.unlink()
+        kept = [checkpoint for checkpoint in self.list() if checkpoint.complete][-self.keep :]
+        if all(checkpoint.damaged_file() is None for checkpoint in kept):
+            self._thin()  # the process was killed after it had saved the last of them
 
     def weights_of(self, steps: Sequence[int], *, moving_average: bool = False) -> str:
         """A short name of the weights that several checkpoints have; other weights under the same steps differ."""

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
-from rota.files import CHECK, damaged, misspelt_check
+from rota.files import CHECK, damaged, misspelt_check, parse_json
 
 Entry = dict[str, Any]
 
@@ -153,7 +153,7 @@ class Lines:
     def entry(self, line: bytes) -> Entry:
         """What the line says that :meth:`is_whole` was asked about."""
         try:
-            entry = json.loads(line)
+            entry = parse_json(line)
         except ValueError as error:
             raise self._damaged(error) from None
         if not isinstance(entry, dict):
@@ -186,7 +186,7 @@ def last_entry(path: Path, block: int = 65_536) -> Entry | None:
     """The last whole line that can be read, for a display; only the end of the file is looked at."""
     for line in reversed(_end_of(path, block).split(b"\n")[:-1]):
         with suppress(ValueError):  # read_record says what is wrong with a line
-            entry: Entry = json.loads(line)
+            entry: Entry = parse_json(line)
             entry.pop("check", None)
             return entry
     return None
