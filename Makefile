@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 EXTRAS := comet,hf,ct2,rl,ray,docs,dev
 
-.PHONY: help demo test lint slow pages docs bench clean
+.PHONY: help demo test lint slow pages docs bench torture clean
 .DEFAULT_GOAL := help
 
 help:  ## show this help
@@ -34,6 +34,9 @@ docs: pages  ## build the documentation site in site/; a broken link is an error
 
 bench: $(VENV)/all  ## measure speed and memory, also of other toolkits (hours); see docs/benchmarks.md
 	$(BIN)/python benchmarks/run.py $(BENCH)
+
+torture: $(VENV)/all  ## kill commands, damage files, give bad input (20 minutes); see docs/torture.md
+	OMP_NUM_THREADS=1 $(BIN)/python torture/run.py $(TORTURE)
 
 clean:  ## remove the environment and what the demo made
 	rm -rf $(VENV) demo site

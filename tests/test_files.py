@@ -202,3 +202,10 @@ with locked(Path({str(lock)!r})):
         assert is_locked(lock)
         process.kill()
     assert not is_locked(lock)
+
+
+def test_json_that_is_nested_deeper_than_the_parser_follows_is_damaged(tmp_path):
+    path = tmp_path / "deep.json"
+    path.write_text('{"a":' + "[" * 100_000 + "]" * 100_000 + "}")
+    with pytest.raises(ValueError, match=r"deep.json is damaged \(nested too deeply\); make it again"):
+        read_json(path, remedy="make it again")

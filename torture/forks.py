@@ -213,7 +213,7 @@ def _answer(trials: Sequence[tuple[Sequence[str], Path, bytes]], folder: Path, a
             code = _call("rota", command, at_exit=False)
             signal.setitimer(signal.ITIMER_PROF, 0)
             now = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            output = log.read_text("utf-8", "replace")[-3000:]
+            output = log.read_text("utf-8", "replace")[-30_000:]
             outcome = Outcome(code, output, time.process_time() - used, (now - most) * 1024, time.monotonic() - begun)
             file.write(json.dumps(asdict(outcome)) + "\n")
             file.flush()

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import random
 import re
+from collections.abc import Iterator
+from typing import Any
+
+from rota.yaml_text import parse_yaml
 
 VALUES = (
     *(
@@ -129,14 +135,91 @@ JSON_VALUES = (
     ),
 )
 
+PLAIN = (
+    *(
+        None,
+        True,
+        False,
+        0,
+        1,
+        -1,
+        2,
+        7,
+        0.5,
+        -0.5,
+        1e308,
+        10**30,
+        float("nan"),
+        float("inf"),
+        "",
+        "x",
+        "1",
+        "10%",
+        "0%",
+    ),
+    *("100%", "1/3", "5k", "inf", "none", "uniform", "dqn", "tscl", "align", "mixed", "temperature", "tiny", "small"),
+    *(
+        "lala",
+        "lato",
+        "en",
+        "{runs}",
+        "{seed}",
+        "run",
+        "linear",
+        "constant",
+        "loss",
+        "\ud800",
+        "a\x00b",
+        [],
+        {},
+        [0],
+        ["lala"],
+    ),
+    *(
+        ["lala", "lala"],
+        [None],
+        {"name": "dqn"},
+        {"until": 3},
+        {"": 0},
+        [[]],
+        "x" * 3000,
+        "<b>",
+        "/dev/null",
+        "cuda",
+        3.0,
+    ),
+)
+
 
 def text(original: str, rng: random.Random) -> bytes:
     """One to four changes of YAML or another text."""
+    if rng.random() < 0.5 and ": " in original:
+        return tree(original, rng)
     changed = original
     for _ in range(rng.choice((1, 1, 1, 2, 3, 4))):
         changed = rng.choice(CHANGES)(changed, rng)
     data = changed.encode("utf-8", "surrogatepass")
     return flipped(data, rng) if rng.random() < 0.1 else data
+
+
+def tree(original: str, rng: random.Random) -> bytes:
+    """YAML with one to three values of another kind, or under another key; as JSON, so that it can be parsed."""
+    root = {"": parse_yaml(original)}
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        places = list(_places(root))
+        inside, at = rng.choice(places)
+        other, key = rng.choice(places)
+        inside[at] = copy.deepcopy(rng.choice((*PLAIN, other[key], {str(at): inside[at]}, [inside[at]])))
+        if isinstance(inside, dict) and inside is not root and rng.random() < 0.1:
+            inside[rng.choice(("name", "steps", "nothing", ""))] = inside.pop(at)
+    return json.dumps(root[""]).encode()
+
+
+def _places(inside: Any) -> Iterator[tuple[Any, Any]]:
+    for at, value in inside.items() if isinstance(inside, dict) else enumerate(inside):
+        yield inside, at
+        if isinstance(value, dict | list):
+            yield from _places(value)
 
 
 def record(original: str, rng: random.Random) -> bytes:

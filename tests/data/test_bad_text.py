@@ -18,8 +18,12 @@ odd = st.sampled_from((*corpora.CHARACTERS, *corpora.WORDS, " ", "\n", "\t")).ma
 contents = st.lists(st.one_of(odd, st.sampled_from(corpora.BYTES)), max_size=30).map(b"".join)
 
 
-def is_one_line(error):
-    return "\n" not in str(error) and str(error) != ""
+def read_or_refused(read):
+    """The pairs, or the message of a ValueError."""
+    try:
+        return list(read()), None
+    except ValueError as error:
+        return [], str(error)
 
 
 @settings(max_examples=150)
@@ -31,21 +35,17 @@ def test_bytes_of_any_kind_give_tidy_pairs_or_one_line(tmp_path_factory, source,
         whole = data if packed == "no" else gzip.compress(data, mtime=0)
         (folder / f"{name}{suffix}").write_bytes(whole[: rng.randrange(len(whole))] if packed == "cut" else whole)
     for read in (
-        lambda: list(read_parallel(folder / f"source{suffix}", folder / f"english{suffix}")),
-        lambda: list(read_tsv(folder / f"source{suffix}")),
+        lambda: read_parallel(folder / f"source{suffix}", folder / f"english{suffix}"),
+        lambda: read_tsv(folder / f"source{suffix}"),
     ):
-        try:
-            pairs = read()
-        except ValueError as error:
-            assert is_one_line(error)
-            assert str(folder) in str(error)
-        else:
-            for text in (side for pair in pairs for side in pair):
-                assert text == text.strip()
-                assert not any(character in text for character in "\x00\n\r\t\x0b\x0c\x85\u2028\u2029")
+        pairs, refusal = read_or_refused(read)
+        assert refusal is None or ("\n" not in refusal and str(folder) in refusal)
+        for text in (side for pair in pairs for side in pair):
+            assert text == text.strip()
+            assert not any(character in text for character in "\x00\n\r\t\x0b\x0c\x85\u2028\u2029")
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(16))
 def test_a_mutated_corpus_is_prepared_or_refused_in_one_line(tmp_path, monkeypatch, rota, seed):
     corpora.write_corpus(tmp_path, random.Random(seed), bombs=False)
     monkeypatch.chdir(tmp_path)

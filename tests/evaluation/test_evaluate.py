@@ -209,3 +209,19 @@ def test_windows_have_bounds():
     for window in (0, 21):
         with pytest.raises(ValidationError, match="window"):
             EvaluationConfig(window=window)
+
+
+def test_an_evaluation_killed_before_a_translation_was_written_records_it_once(run, tmp_path, monkeypatch):
+    whole = shutil.copytree(run, tmp_path / "whole")
+    api.evaluate(whole)
+
+    def killed(path, text):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("rota.evaluation.translator.write_atomically", killed)
+        with pytest.raises(KeyboardInterrupt):
+            api.evaluate(run)
+    assert len(list(read_record(run / "translations.jsonl"))) == 1
+    api.evaluate(run)
+    assert (run / "translations.jsonl").read_bytes() == (whole / "translations.jsonl").read_bytes()
