@@ -30,6 +30,7 @@ from rota.settings import FREE, ConfigError, leaves
 
 if TYPE_CHECKING:
     from rota.evaluation.evaluate import Evaluation
+    from rota.teachers import Classroom
     from rota.team import Team
     from rota.training.config import TrainingConfig
     from rota.training.devsets import DevSets
@@ -88,7 +89,7 @@ def build_loop(
     from rota.data.selection import Ranks
     from rota.runs import Record
     from rota.student.nmt import build_student
-    from rota.teachers import Classroom, build_teacher
+    from rota.teachers import build_teacher
     from rota.team import Team
     from rota.training.alarms.by_heart import ByHeart
     from rota.training.alarms.guard import watch_over
@@ -108,17 +109,7 @@ def build_loop(
     store.check()
     if training.threads is not None:
         torch.set_num_threads(training.threads)
-    goal = resolve(config.goal, store.languages, store.low_resource, store.manifest.routes)
-    classroom = Classroom(
-        store.sizes,
-        store.low_resource_arms,
-        training.steps,
-        tokens=store.target_tokens,
-        update_tokens=training.tokens * training.accumulate,
-        lr_warmup=config.student.lr_warmup.steps(training.steps),
-        goal=goal,
-        language_of=store.language_of,
-    )
+    classroom = classroom_of(config, store)
     student = build_student(
         config.student,
         vocabulary=store.manifest.vocabulary,
@@ -134,7 +125,7 @@ def build_loop(
         division=training.dev_division,
         validate_tokens=training.validate_tokens,
         ranks=ranks,
-        goal=goal,
+        goal=classroom.goal,
     )
     teacher = build_teacher(config.teacher, classroom, np.random.default_rng(seed_for(config.seed, "teacher")))
     teacher, alarms = watch_over(
@@ -190,6 +181,23 @@ def build_loop(
     team.after_first(begin)
     loop.resume()
     return loop
+
+
+def classroom_of(config: RunConfig, store: Store) -> Classroom:
+    """What the teacher of a run may know before training starts."""
+    from rota.teachers import Classroom
+
+    training = config.training
+    return Classroom(
+        store.sizes,
+        store.low_resource_arms,
+        training.steps,
+        tokens=store.target_tokens,
+        update_tokens=training.tokens * training.accumulate,
+        lr_warmup=config.student.lr_warmup.steps(training.steps),
+        goal=resolve(config.goal, store.languages, store.low_resource, store.manifest.routes),
+        language_of=store.language_of,
+    )
 
 
 def stem_of(config: RunConfig) -> RunConfig | None:
