@@ -15,15 +15,15 @@ from rota.teachers import teacher_from
 
 STEPS, WORLDS = 3_000, ("transfer", "noisy", "repeated")
 folder = Path(sys.argv[1])
-timesteps = int(sys.argv[2]) if len(sys.argv) > 2 else 150_000
-seeds = int(sys.argv[3]) if len(sys.argv) > 3 else 20
+timesteps = int(sys.argv[2]) if len(sys.argv) > 2 else 90_000
+seeds = int(sys.argv[3]) if len(sys.argv) > 3 else 10
 torch.set_num_threads(1)
 
 small = {"net_arch": [64, 64]}
-common = {"policy_kwargs": small, "gamma": 1.0, "seed": 1, "device": "cpu"}
+common = {"policy_kwargs": small, "seed": 1, "device": "cpu"}
 made = {
-    "ppo": lambda env: PPO("MlpPolicy", env, n_steps=1_500, batch_size=500, ent_coef=1e-4, **common),
-    "ppo-mixture": lambda env: PPO("MlpPolicy", env, n_steps=1_500, batch_size=500, **common),
+    "ppo": lambda env: PPO("MlpPolicy", env, n_steps=1_500, batch_size=500, gamma=1.0, **common),
+    "ppo-mixture": lambda env: PPO("MlpPolicy", env, n_steps=1_500, batch_size=500, gamma=1.0, **common),
     "dqn": lambda env: DQN("MlpPolicy", env, train_freq=4, exploration_fraction=0.5, **common),
 }
 teachers = {name: teacher_from(name).fitted(STEPS, 1) for name in ("uniform", "proportional", "tscl", "align")}

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 from hf_cases import ALIGN, DQN, TSCL, Killed, collate, language, make, model, records
@@ -10,8 +11,12 @@ from transformers import EarlyStoppingCallback, Seq2SeqTrainer, Seq2SeqTrainingA
 
 from rota.hf import Lessons, taught
 from rota.hf.report import shares_over_time
-from rota.hf.student import Examples, ModelStudent
+from rota.hf.sources import SourceGainOfExamples, lenders, with_source_of
+from rota.hf.student import Examples, ExampleSets, ModelStudent
+from rota.measures import SourceGain
 from rota.settings import ConfigError
+from rota.training.turns import Window
+from rota.types import SentenceLosses
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of transformers, accelerate and torch's loaders
 
@@ -48,6 +53,7 @@ def test_a_run_that_was_killed_and_resumed_equals_one_that_was_not(tmp_path, tea
     _, killed = make(tmp_path / "killed", teacher, callbacks=[Killed(9)])
     with pytest.raises(KeyboardInterrupt):
         killed.train()
+    assert all(record._file is None for record in killed.lessons._records.values())
     _, resumed = make(tmp_path / "killed", teacher)
     resumed.train(resume_from_checkpoint=True)
     for name in ("steps", "observations", "rewards", "validations"):
@@ -57,10 +63,9 @@ def test_a_run_that_was_killed_and_resumed_equals_one_that_was_not(tmp_path, tea
     assert all(torch.equal(weights[name], again[name]) for name in weights)
 
 
-def test_align_moves_shares_and_its_gate_is_left_to_rota_train(tmp_path):
+def test_align_moves_shares(tmp_path):
     lessons, trainer = make(tmp_path, ALIGN, steps=20)
     trainer.train()
-    assert lessons.config.gate is False
     teacher = lessons.sampler.turns.teacher
     assert teacher.shares.tolist() != teacher.prior.tolist()
     assert all("alignment" in entry for entry in records(tmp_path, "observations"))
@@ -124,7 +129,8 @@ def test_losses_at_averaged_weights_leave_the_model_as_it_was():
     ("settings", "why"),
     [
         ({"teacher": "exp3-s"}, "a trainer draws its batches earlier than that"),
-        ({"teacher": {"name": "align", "gate": True}}, "which only rota train measures"),
+        ({"teacher": {"name": "align", "direction": "both"}}, "is for rota train alone; use direction: loss"),
+        ({"teacher": "multiuat"}, "which only rota train measures"),
         ({"teacher": TSCL, "dataloader_num_workers": 1}, "set dataloader_num_workers=0"),
         ({"teacher": "uniform", "group_by_length": True}, "would undo what the teacher chooses"),
         ({"teacher": "uniform", "auto_find_batch_size": True}, "set it to False"),
@@ -137,6 +143,56 @@ def test_what_cannot_work_is_refused_in_one_line(tmp_path, settings, why):
     with pytest.raises(ConfigError, match=why) as caught:
         make(tmp_path, settings.pop("teacher"), **settings)[1].train()
     assert "\n" not in str(caught.value)
+
+
+def test_the_gate_reads_how_much_the_model_takes_from_the_sources(tmp_path):
+    lessons, trainer = make(tmp_path, ALIGN | {"gate_every": 5, "gate_tokens": 60}, steps=17)
+    trainer.train()
+    read = [entry["source_gain"] for entry in records(tmp_path, "observations") if "source_gain" in entry]
+    assert len(read) == 2
+    assert all(set(gains) == {"az", "tr"} for gains in read)
+    assert {arm: len(looks) for arm, looks in lessons.sampler.turns.teacher.gate.looks.items()} == {"az": 2, "tr": 2}
+
+
+class Translator:
+    """Knows the made-up languages: 0.5 nats for each token of a right translation, 3.5 for any other."""
+
+    def losses(self, batches, *, weights):
+        rows = [row for batch in batches for row in batch.rows]
+        tokens = np.array([len(row["labels"]) for row in rows])
+        return SentenceLosses(tokens * np.array([0.5 if self.right(row) else 3.5 for row in rows]), tokens)
+
+    def right(self, row):
+        source = np.array(row["input_ids"][:-1])
+        return row["labels"][:-1] == (source[::-1] - 30 + 10).tolist()
+
+
+def test_the_gain_from_the_source_is_that_of_right_over_wrong_sources():
+    """gl has the targets of other sentences, so that no source is right."""
+    az = list(language(30, 40, 1))
+    gl = [{**row, "labels": other["labels"]} for row, other in zip(az, [*az[7:], *az[:7]], strict=True)]
+    sizes = {arm: np.array([len(row["labels"]) for row in rows]) for arm, rows in (("az", az), ("gl", gl))}
+    training = ExampleSets({"az": az, "gl": gl}, sizes, {"az": 0.5, "gl": 0.5})
+    dev = ExampleSets({"az": az, "gl": gl}, sizes, {"az": 0.5, "gl": 0.5}, training)
+    gauge = SourceGainOfExamples(SourceGain(tokens=50), Translator(), dev)
+    first = gauge.read(Window((), {}))
+    assert first["az"] == pytest.approx((3.0, 0.0))
+    assert first["gl"] == pytest.approx((0.0, 0.0))
+    assert gauge.state_dict() == {"turn": 1}
+    seen = training.rotated("az", 50, 0).tolist()
+    assert seen[0] == 0
+    assert training.rotated("az", 50, 1)[0] in (seen[-1], seen[-1] + 1)
+
+
+def test_sources_are_lent_by_the_nearest_length():
+    rows = [{"input_ids": [7] * size, "labels": [size]} for size in (2, 3, 9, 10, 10)]
+    assert lenders(rows, "az").tolist() == [1, 0, 3, 2, 2]  # the two of length 10 are the same text
+    assert lenders(rows[3:], "az") is None
+    row = {"input_ids": [1], "attention_mask": [1], "labels": [5]}
+    mixed = with_source_of(row, rows[0] | {"attention_mask": [1, 1]})
+    assert mixed == {"input_ids": [7, 7], "attention_mask": [1, 1], "labels": [5]}
+    with pytest.raises(ValueError, match="examples of az have no columns input_ids and labels"):
+        lenders([{"text": "a"}], "az")
 
 
 def length_grouping():
