@@ -1,6 +1,8 @@
 """Trains PPO and DQN of stable-baselines3 in a scripted world and compares them, as teachers, with Rota's own.
 
-python docs/train_policy.py FOLDER [TIMESTEPS] [SEEDS]
+    python docs/train_policy.py FOLDER [CHOICES] [SEEDS]
+
+Models that are in the folder already are not trained again.
 """
 
 import sys
@@ -10,31 +12,38 @@ import torch
 from stable_baselines3 import DQN, PPO
 
 from rota.simulation import ClassroomEnv
-from rota.simulation.league import BEST, play
+from rota.simulation.league import play
 from rota.teachers import teacher_from
 
-STEPS, WORLDS = 3_000, ("transfer", "noisy", "repeated")
-folder = Path(sys.argv[1])
-timesteps = int(sys.argv[2]) if len(sys.argv) > 2 else 90_000
-seeds = int(sys.argv[3]) if len(sys.argv) > 3 else 10
-torch.set_num_threads(1)
+STEPS = 3_000  # updates of an episode, with a choice every ten
+WORLDS = ("transfer", "noisy", "repeated")  # the policies know the second, with other numbers each time
+OTHERS = ("uniform", "proportional", "temperature", "tscl", "align")
 
-small = {"net_arch": [64, 64]}
-common = {"policy_kwargs": small, "seed": 1, "device": "cpu"}
-made = {
-    "ppo": lambda env: PPO("MlpPolicy", env, n_steps=1_500, batch_size=500, gamma=1.0, **common),
-    "ppo-mixture": lambda env: PPO("MlpPolicy", env, n_steps=1_500, batch_size=500, gamma=1.0, **common),
-    "dqn": lambda env: DQN("MlpPolicy", env, train_freq=4, exploration_fraction=0.5, **common),
-}
-teachers = {name: teacher_from(name).fitted(STEPS, 1) for name in ("uniform", "proportional", "tscl", "align")}
-for name, make in made.items():
-    actions = "mixture" if name == "ppo-mixture" else "arm"
+
+def train(path, choices):
+    """PPO chooses one language, or, as ppo-mixture, the shares of all; DQN chooses one."""
+    actions = "mixture" if path.stem == "ppo-mixture" else "arm"
     env = ClassroomEnv("noisy", steps=STEPS, decide_every=10, actions=actions, vary=0.3)
-    model = make(env).learn(timesteps)
-    model.save(folder / f"{name}.zip")
-    teachers[f"sb3 ({name})"] = teacher_from({"name": "sb3", "model": str(folder / f"{name}.zip")})
-    print(f"trained {name} for {timesteps:,} choices", flush=True)
+    common = {"policy_kwargs": {"net_arch": [64, 64]}, "seed": 1, "device": "cpu"}
+    if path.stem == "dqn":
+        model = DQN("MlpPolicy", env, train_freq=4, exploration_fraction=0.5, **common)
+    else:
+        model = PPO("MlpPolicy", env, n_steps=1_500, batch_size=500, gamma=1.0, **common)
+    model.learn(choices).save(path)
 
-league = play(teachers, worlds=WORLDS, seeds=seeds, steps=STEPS)
-assert BEST in league.gains
-print(league.markdown())
+
+def main(folder, choices=90_000, seeds=10, models=("ppo", "ppo-mixture", "dqn")):
+    torch.set_num_threads(1)
+    teachers = {name: teacher_from(name).fitted(STEPS, 1) for name in OTHERS}
+    for name in models:
+        path = Path(folder) / f"{name}.zip"
+        if not path.exists():
+            train(path, int(choices))
+        teachers[f"sb3, {name}"] = teacher_from({"name": "sb3", "model": str(path)})
+    league = play(teachers, worlds=WORLDS, seeds=int(seeds), steps=STEPS)
+    print(league.markdown())
+    return league
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -9,8 +9,8 @@ from hf_cases import ALIGN, DQN, TSCL, Killed, collate, language, make, model, r
 from torch.utils.data import IterableDataset
 from transformers import EarlyStoppingCallback, Seq2SeqTrainer, Seq2SeqTrainingArguments
 
-from rota.hf import Lessons, taught
-from rota.hf.report import shares_over_time
+from rota.hf import Lessons, LessonSampler, taught
+from rota.hf.report import shares_over_time, write_report
 from rota.hf.sources import SourceGainOfExamples, lenders, with_source_of
 from rota.hf.student import Examples, ExampleSets, ModelStudent
 from rota.measures import SourceGain
@@ -245,17 +245,37 @@ def test_the_report_shows_shares_losses_and_epochs(tmp_path):
     trainer.train()
     page = lessons.report(tmp_path / "report").read_text()
     updates = [entry["arm"] for entry in records(tmp_path / "run")].count("az")
-    assert f"<td>az</td><td>20</td><td>{updates}</td><td>{updates / 16:.1%}</td><td>{updates * 8 / 20:.2f}</td>" in page
+    assert f"az</td><td>20</td><td>{updates}</td><td>{updates / 16:.1%}</td><td>{updates * 8 / 20:.2f}</td>" in page
     assert page.count("<svg") == 2
+    assert "Rewards" not in page
+
+
+def test_the_report_of_a_teacher_that_learns_shows_its_rewards_and_gains(tmp_path):
+    lessons, trainer = make(tmp_path / "run", ALIGN | {"gate_every": 5, "gate_tokens": 60}, steps=24)
+    trainer.train()
+    page = lessons.report(tmp_path / "report").read_text()
+    assert page.count("<svg") == 4
+    gains = records(tmp_path / "run", "observations")[-1]["source_gain"]
+    assert f"<td>{gains['az'][0]:.3f}</td></tr>" in page
+    assert "are the lines aligned?" in page
+
+
+def test_the_summary_names_the_share_that_changed_most(tmp_path):
+    """The first half is on az alone, the second on tr alone."""
+    entries = [{"step": step, "arm": "az" if step <= 80 else "tr"} for step in range(1, 161)]
+    (tmp_path / "steps.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    page = write_report(
+        tmp_path, tmp_path, LessonSampler({"az": 20, "tr": 20}, update=4, steps=160), "late"
+    ).read_text()
+    assert "The share of az changed most: from 100% of the first fifth to 0% of the last." in page
 
 
 def test_shares_over_time_are_those_of_the_windows():
-    steps = [{"step": number + 1, "arm": "az" if number < 60 else "tr"} for number in range(80)]
+    steps = [{"step": number + 1, "arm": "az" if number < 75 else "tr"} for number in range(100)]
     ends, shares = shares_over_time(steps, ["az", "tr"])
-    assert ends[0] == 2
-    assert ends[-1] == 80
-    assert shares[0].tolist() == [1.0] * 30 + [0.0] * 10
-    assert shares.sum(0).tolist() == [1.0] * 40
+    assert ends.tolist() == [25, 50, 75, 100]  # parts of 25 updates at least
+    assert shares.tolist() == [[1.0, 1.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]]
+    assert len(shares_over_time(steps * 50, ["az", "tr"])[0]) == 40
 
 
 def test_checkpoints_hold_plain_json(tmp_path):
