@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
-EXTRAS := comet,hf,ct2,rl,ray,dev
+EXTRAS := comet,hf,ct2,rl,ray,docs,dev
 
-.PHONY: help demo test lint slow bench clean
+.PHONY: help demo test lint slow pages docs bench clean
 .DEFAULT_GOAL := help
 
 help:  ## show this help
@@ -25,11 +25,18 @@ lint: $(VENV)/all  ## ruff and mypy
 slow: $(VENV)/all  ## the tests that take minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m slow
 
+pages: $(VENV)/all  ## bring the parts of docs/ up to date that are made from the program
+	$(BIN)/python website/made_pages.py
+
+docs: pages  ## build the documentation site in site/; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "built; to read it: $(BIN)/python -m http.server -d site, then http://localhost:8000"
+
 bench: $(VENV)/all  ## measure speed and memory, also of other toolkits (hours); see docs/benchmarks.md
 	$(BIN)/python benchmarks/run.py $(BENCH)
 
 clean:  ## remove the environment and what the demo made
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) demo site
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

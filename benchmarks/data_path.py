@@ -28,9 +28,10 @@ from rota.data.store import Sentences, Store
 from rota.data.subwords import SubwordsConfig
 from rota.student.nmt import TRAINING_TOKENS
 from rota.student.pieces import pieces
-from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Batch, IntArray
+from rota.types import MIXED, Arm, Batch, IntArray, Mixture
 from rows import Results, Row, row
 
+HIGH_RESOURCE = "mixed-high-resource"
 DEFAULT_CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpora" / "ted8-small"
 HEADER = (
     f"{'arm':20} {'M tokens/s':>10} {'spread':>13} {'batches':>8} {'off budget':>10} "
@@ -47,7 +48,7 @@ def main() -> int:
         store = open_or_prepare(arguments.corpus, arguments.prepared or Path(scratch) / "data", arguments.vocabulary)
         print(f"\nbudget {arguments.tokens} real target tokens, {arguments.repetitions} repetitions of one epoch\n")
         print(HEADER)
-        arms = (*store.languages, MIXED_HIGH_RESOURCE, MIXED)
+        arms = (*store.languages, HIGH_RESOURCE, MIXED)
         found = [report(store, arm, arguments) for arm in arms]
         print()
         mixed = mixed_rows(store, arguments.tokens)
@@ -118,18 +119,25 @@ def speed(store: Store, arm: Arm, tokens: int, seed: int) -> float:
 
 
 def epoch(store: Store, arm: Arm, tokens: int, seed: int) -> list[Batch]:
-    stream = make_stream(store, arm, tokens, seed)
+    stream = make_stream(store, arm, tokens, seed, mixture=mixture_of(store, arm))
     return [next(stream) for _ in range(stream.batches_per_epoch)]
 
 
 def every_sentence_once(store: Store, arm: Arm, tokens: int) -> bool:
-    stream = make_stream(store, arm, tokens, seed=0)
+    stream = make_stream(store, arm, tokens, seed=0, mixture=mixture_of(store, arm))
     drawn = np.concatenate([stream.sentences_at(position) for position in range(stream.batches_per_epoch)])
     return np.array_equal(np.sort(drawn), np.sort(members(store, arm)))
 
 
+def mixture_of(store: Store, arm: Arm) -> Mixture | None:
+    """All languages, or the high-resource ones, in proportion to their sizes."""
+    arms = {MIXED: store.languages, HIGH_RESOURCE: store.high_resource}.get(arm)
+    return None if arms is None else Mixture({name: store.sizes[name] for name in arms}, "sentence")
+
+
 def members(store: Store, arm: Arm) -> IntArray:
-    languages = {MIXED: store.languages, MIXED_HIGH_RESOURCE: store.high_resource}.get(arm, (arm,))
+    mixture = mixture_of(store, arm)
+    languages = (arm,) if mixture is None else mixture.shares
     return np.concatenate([np.arange(*store.split("train").range(language)) for language in languages])
 
 
@@ -149,7 +157,7 @@ def mixed_rows(store: Store, tokens: int) -> list[Row]:
     """
     about, rows, train = ("data-path", f"mixing, {tokens:,} tokens"), [], store.split("train")
     for mixing in get_args(Mixing):
-        stream = make_stream(store, MIXED, tokens, seed=0, mixing=mixing)
+        stream = make_stream(store, MIXED, tokens, seed=0, mixture=mixture_of(store, MIXED), mixing=mixing)
         parts = [stream.sentences_at(position) for position in range(stream.batches_per_epoch)]
         batches = [train.batch(MIXED, part) for part in parts]
         cut_up = [piece for batch in batches for _, _, piece in pieces(batch, TRAINING_TOKENS)]

@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evaluation": LEAVES | {"runs", "data", "student"},
     "export": LEAVES | {"runs", "data", "student", "evaluation"},
     "simulation": LEAVES | {"teachers", "training", "config", "api"},
-    "testing": LEAVES | {"runs", "teachers", "training"},
+    "testing": LEAVES | {"runs", "teachers", "training", "simulation"},
     "hf": LEAVES | {"runs", "student", "teachers", "training"},
     # Files only: it never loads a model.
     "report": {"types", "settings", "files", "runs", "statistics", "plan", "goal"},

@@ -6,11 +6,13 @@ import pytest
 
 from rota import api
 from rota.config import as_begun, parse_config, parse_recorded
+from rota.data.batches import LanguageStream, MixtureStream
 from rota.evaluation.selection import selection_pairs
 from rota.files import read_json
 from rota.report.study import first_difference
 from rota.runs import Run
 from rota.settings import BEFORE, ConfigError, with_earlier
+from rota.types import Mixture
 
 VALUES = {
     "data": {
@@ -121,6 +123,28 @@ def test_mixed_batches_of_an_earlier_run_stay_sorted_by_length(tmp_path):
     assert steps[0] == steps[1] != steps[2]
 
 
+WARMED = {"name": "mixed", "warmup": 3, "decide_every": 2}
+
+
+def test_a_run_whose_checkpoint_gives_mixtures_by_name_alone_resumes_bit_for_bit(tmp_path, monkeypatch):
+    """Before decisions carried their mixture, neither they nor the streams said what ``mixed`` is made of."""
+    values = {**VALUES, "teacher": WARMED, "data": {**VALUES["data"], "folder": str(tmp_path / "data")}}
+    old, whole = Run(tmp_path / "old"), Run(tmp_path / "whole")
+    api.train(parse_config(values), whole.folder)
+    for until in (3, 5):  # in the warm-up and after it, each time within a decision of two updates
+        with monkeypatch.context() as before:
+            before.setattr(Mixture, "state", lambda self: None)
+            before.setattr(MixtureStream, "state_dict", LanguageStream.state_dict)
+            api.train(parse_config(values), old.folder, until=until)
+        saved = old.checkpoints().newest().load()
+        assert saved["loop"]["decision"]["mixture"] is None
+        assert not any("shares" in stream for stream in saved["streams"].values())
+    api.train(parse_config(values), old.folder)
+    assert {entry["arm"] for entry in old.read("steps")} == {"mixed-high-resource", "mixed"}
+    for name in ("steps", "validations"):
+        assert old.record_path(name).read_bytes() == whole.record_path(name).read_bytes()
+
+
 def test_an_earlier_dqn_run_keeps_the_first_dev_sentences_as_prototypes(tmp_path):
     data = {**VALUES["data"], "folder": str(tmp_path / "data")}
     dqn = {"name": "dqn", "warmup": None, "groups": 3, "group_sentences": 1, "decide_every": 1, "replay_minimum": 1}
@@ -140,3 +164,13 @@ def test_an_earlier_dqn_run_keeps_the_first_dev_sentences_as_prototypes(tmp_path
     assert memories[0]
     assert memories[0] == memories[1] != memories[2]
     assert new.setting("config.teacher.state_sentences") == "spread"
+
+
+def test_an_earlier_run_paced_by_its_weights_keeps_its_long_blocks(tmp_path):
+    now = parse_config({**VALUES, "teacher": "weight-change"})
+    assert now.teacher.decide_every == 1  # of 6 updates
+    dumped = now.dump()
+    dumped["teacher"]["decide_every"] = 50  # the default whatever the length, before
+    assert as_begun(now, dumped).teacher.decide_every == 50
+    written = parse_config({**VALUES, "teacher": {"name": "weight-change", "decide_every": 2}})
+    assert as_begun(written, dumped).teacher.decide_every == 2

@@ -146,12 +146,12 @@ def test_a_held_lock_refuses_the_next_one_and_a_released_one_does_not(tmp_path):
     assert not is_locked(lock)
     with locked(lock, refusal="someone else is here"):
         assert is_locked(lock)
-        with pytest.raises(ValueError, match="someone else is here"), locked(lock, refusal="someone else is here"):
-            pass
+        with pytest.raises(ValueError, match="someone else is here"):
+            locked(lock, refusal="someone else is here").__enter__()
         assert is_locked(lock)  # the refused one has not released it
     assert not is_locked(lock)
     with locked(lock, refusal="someone else is here"):
-        pass
+        assert is_locked(lock)
 
 
 def test_without_a_refusal_one_waits_and_says_so_once(tmp_path):

@@ -22,6 +22,7 @@ from rota.simulation.worlds import stationary
 from rota.teachers import Classroom, build_teacher
 from rota.teachers.lookup import find_config
 from rota.testing import observation_of
+from rota.testing.no_harm import MARGIN, above_uniform
 
 DOCS = Path(__file__).parents[1] / "docs"
 NAME = "own_teacher:WorstFirstConfig"
@@ -88,6 +89,11 @@ def test_worst_first_visits_every_language_and_then_plays_the_one_of_the_highest
     tell(worst_first, "ru", 3.5)
     decision = worst_first.ask(4)
     assert (decision.arm, decision.why, decision.scores) == ("az", "exploit", {"az": 4.0, "tr": 3.0, "ru": 3.5})
+
+
+def test_the_check_of_the_page_that_worst_first_does_no_harm(project):
+    assert "class TestWorstFirstDoesNoHarm(NoHarm):" in (DOCS / "own_teacher.md").read_text()
+    assert above_uniform({"name": NAME}, 100, range(3)) < MARGIN
 
 
 def test_worst_first_explores_as_often_as_its_config_says(project):

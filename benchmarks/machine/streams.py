@@ -11,7 +11,7 @@ from machine.pieces import Piece
 from machine.work import CLOCKS, Seconds, make_student, open_data, padding, timed
 from rota.data.batches import LanguageStream, make_stream
 from rota.data.store import Store
-from rota.types import MIXED, Arm, Batch
+from rota.types import MIXED, Arm, Batch, Mixture
 from rows import Row, row
 
 UPDATES = 3
@@ -28,7 +28,7 @@ def measure(piece: Piece) -> list[Row]:
     about = (piece.benchmark, piece.setting)
     arms = {"one language": (store.high_resource or store.languages)[0], "all languages mixed": MIXED}
     speeds = {what: [speed(store, arm, piece, seed) for seed in range(piece.repetitions)] for what, arm in arms.items()}
-    batches = drawn(make_stream(store, MIXED, piece.tokens, 0))
+    batches = drawn(stream_of(store, MIXED, piece.tokens, 0))
     updates = timed_updates(piece, store, batches[: 1 + UPDATES])
     rows = []
     for clock, by in CLOCKS.items():
@@ -45,10 +45,15 @@ def measure(piece: Piece) -> list[Row]:
     ]
 
 
+def stream_of(store: Store, arm: Arm, tokens: int, seed: int) -> LanguageStream:
+    mixture = Mixture(store.sizes, "sentence") if arm == MIXED else None
+    return make_stream(store, arm, tokens, seed, mixture=mixture)
+
+
 def speed(store: Store, arm: Arm, piece: Piece, seed: int) -> Seconds:
     """Million target tokens in a second of each clock, over one epoch."""
     batches: list[Batch] = []
-    spent = timed(lambda: batches.extend(drawn(make_stream(store, arm, piece.tokens, seed))))
+    spent = timed(lambda: batches.extend(drawn(stream_of(store, arm, piece.tokens, seed))))
     millions = sum(batch.tokens for batch in batches) / 1e6
     return Seconds(wall=millions / spent.wall, processor=millions / spent.processor)
 

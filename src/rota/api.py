@@ -88,6 +88,7 @@ def build_loop(
     from rota.data.batches import make_stream
     from rota.data.selection import Ranks
     from rota.runs import Record
+    from rota.runs.earlier import mixture_named
     from rota.student.nmt import build_student
     from rota.teachers import build_teacher
     from rota.team import Team
@@ -148,6 +149,7 @@ def build_loop(
     streams_seed = seed_for(config.seed, "streams")
 
     def stream(arm: Arm, mixture: Mixture | None) -> BatchStream:
+        mixture = mixture or mixture_named(arm, store.sizes, store.low_resource_arms)
         tokens, mixing = budget.get(arm, training.tokens), training.mixed_batches
         return make_stream(store, arm, tokens, streams_seed, mixture=mixture, ranks=ranks, mixing=mixing)
 

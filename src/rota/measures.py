@@ -11,12 +11,18 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
 
 Weights = Literal["raw", "average"]
 """The student's weights after the last update, or their exponential moving average."""
+
+RewardWeights = Literal["raw", "average", "recent"]
+"""The same, or an average of its own over about the last ten updates, as long as a choice lasts."""
+
+RECENT_DECAY: Final = 0.9
+"""Of the average over the last updates."""
 
 
 class Estimate(NamedTuple):
@@ -116,6 +122,23 @@ class JointLoss(Measure):
     def imagine(self, scene: Scene) -> float:
         """A multilingual batch has every arm in equal parts."""
         return float(np.mean(list(scene.losses.values())))
+
+
+@dataclass(frozen=True)
+class JointGain(Measure):
+    """How far the goal's dev loss has fallen since the last observation: a number, nats per token; positive is good.
+
+    Before and after are of the same sentences, about ``tokens`` target tokens of all languages together; the next
+    observation has the next sentences, in rotation, so that in time all of them count. Two sentences of a language at
+    the least. ``recent`` weights are averaged from the first observation on.
+    """
+
+    record: ClassVar[str | None] = "joint_gain"
+    tokens: int = 400
+    weights: RewardWeights = "recent"
+
+    def imagine(self, scene: Scene) -> float:
+        return float(np.mean([scene.before[arm] - loss for arm, loss in scene.losses.items()]))
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,16 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, Self, runtime_chec
 import numpy as np
 import numpy.typing as npt
 
-from rota.measures import Measure, Weights
+from rota.measures import Measure, RewardWeights, Weights
 
 Arm = str
 """What a teacher chooses: a source of training text, by default a language such as ``"az"``; or a named mixture."""
 
 MIXED: Final[Arm] = "mixed"
-"""The mixture of all arms, sentence by sentence, in proportion to the corpus."""
+"""What batches of several arms are called, and the mixture of all arms in proportion to the corpus."""
 
 MIXED_HIGH_RESOURCE: Final[Arm] = "mixed-high-resource"
-"""The same over the high-resource languages alone: the warm-up of the shuffled baseline."""
+"""The name of that mixture over the high-resource languages alone: the warm-up of the shuffled baseline."""
 
 State = dict[str, Any]
 """A tree of dictionaries and lists with numbers, strings, booleans, ``None``, numpy arrays or tensors as leaves."""
@@ -85,10 +85,19 @@ class SentenceLosses(NamedTuple):
 
 
 class Mixture(NamedTuple):
-    """Shares of several arms, which need not sum to one: of the batches of an update, or of its sentences."""
+    """Shares of several arms, which need not sum to one: of the batches of an update, or of its sentences.
+
+    In proportion to the sizes of the arms, a mixture of sentences has every sentence once per epoch.
+    """
 
     shares: Mapping[Arm, float]
     unit: Literal["batch", "sentence"] = "batch"
+    fixed: bool = False  # its name always has these shares, so records give the name alone
+
+    def state(self) -> State:
+        """As plain values; that it is fixed only if it is."""
+        state: State = {"shares": dict(self.shares), "unit": self.unit}
+        return {**state, "fixed": True} if self.fixed else state
 
 
 class Selection(NamedTuple):
@@ -226,7 +235,7 @@ class Decision:
         state: State = {name: getattr(self, name) for name in ("arm", "why", "probability", "scores", "epsilon")}
         state["scores"] = dict(self.scores)
         if self.mixture is not None:
-            state["mixture"] = {"shares": dict(self.mixture.shares), "unit": self.mixture.unit}
+            state["mixture"] = self.mixture.state()
         if self.selection is not None:
             state["selection"] = self.selection.state()
         if self.weights is not None:
@@ -336,11 +345,15 @@ class ProbedStudent(Student, Protocol):
     """Of the last update; None if it followed no direction."""
 
     def losses(
-        self, batches: Sequence[Batch], *, smoothed: bool = False, weights: Weights = "raw"
+        self, batches: Sequence[Batch], *, smoothed: bool = False, weights: RewardWeights = "raw"
     ) -> SentenceLosses: ...
 
     def keep_average(self, decay: float) -> None:
         """From now on keeps a moving average of the weights; does nothing if one is kept already."""
+        ...
+
+    def keep_recent(self) -> None:
+        """From now on keeps another average, of the ``recent`` weights; does nothing if it is kept already."""
         ...
 
     def gradient(self, batches: Sequence[Batch], *, weights: Weights = "raw", smoothed: bool = False) -> Gradient:

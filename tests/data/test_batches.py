@@ -10,6 +10,7 @@ import pytest
 from rota.data.batches import LanguageStream, make_stream
 from rota.data.order import cut
 from rota.data.store import Flat, Sentences
+from rota.types import Mixture
 
 
 def flat(lengths, tokens) -> Flat:
@@ -28,15 +29,22 @@ def sentences_like_ted(sizes, seed=0, longest=200) -> Sentences:
     return Sentences(flat(source, np.arange(count)), flat(target, np.arange(count)), ranges)
 
 
-def store_of(sizes, low_resource=()):
-    high_resource = tuple(arm for arm in sizes if arm not in low_resource)
+def store_of(sizes):
     sentences = sentences_like_ted(sizes)
-    return SimpleNamespace(
-        languages=tuple(sizes), arms=tuple(sizes), high_resource=high_resource, split=lambda name: sentences
-    )
+    return SimpleNamespace(languages=tuple(sizes), arms=tuple(sizes), sizes=sizes, split=lambda name: sentences)
 
 
-STORE = store_of({"az": 3000, "be": 50, "tr": 5000}, low_resource=("az", "be"))
+STORE = store_of({"az": 3000, "be": 50, "tr": 5000})
+
+
+def pooled(*arms):
+    """The mixture of these arms, by default all of STORE, in proportion to their sizes."""
+    return Mixture({arm: STORE.sizes[arm] for arm in arms or STORE.arms}, "sentence")
+
+
+def stream_of(arm, tokens, seed, **more):
+    """Of an arm, or of all of them under the name ``mixed``."""
+    return make_stream(STORE, arm, tokens, seed, mixture=pooled() if arm == "mixed" else None, **more)
 
 
 def epoch_of(stream):
@@ -49,16 +57,17 @@ def drawn(batches):
 
 
 @pytest.mark.parametrize(
-    ("arm", "expected"),
+    ("arm", "mixture", "expected"),
     [
-        ("az", range(3000)),
-        ("be", range(3000, 3050)),
-        ("mixed", range(8050)),
-        ("mixed-high-resource", range(3050, 8050)),
+        ("az", None, range(3000)),
+        ("be", None, range(3000, 3050)),
+        ("mixed", pooled(), range(8050)),
+        ("mixed-high-resource", pooled("tr"), range(3050, 8050)),
+        ("the small ones", pooled("az", "be"), range(3050)),
     ],
 )
-def test_every_sentence_comes_once_in_every_epoch(arm, expected):
-    stream = make_stream(STORE, arm, 1000, seed=1)
+def test_every_sentence_comes_once_in_every_epoch(arm, mixture, expected):
+    stream = make_stream(STORE, arm, 1000, seed=1, mixture=mixture)
     for epoch in range(3):
         batches = epoch_of(stream)
         assert stream.state_dict()["epoch"] == epoch
@@ -66,7 +75,7 @@ def test_every_sentence_comes_once_in_every_epoch(arm, expected):
 
 
 def test_source_and_target_of_a_sentence_stay_together():
-    batch = next(make_stream(STORE, "mixed", 1000, seed=1))
+    batch = next(stream_of("mixed", 1000, seed=1))
     assert np.array_equal(
         batch.source[np.cumsum(batch.source_lengths) - 1], batch.target[np.cumsum(batch.target_lengths) - 1]
     )
@@ -74,7 +83,7 @@ def test_source_and_target_of_a_sentence_stay_together():
 
 @pytest.mark.parametrize("arm", ["az", "tr", "mixed"])
 def test_every_batch_is_within_five_per_cent_of_the_budget_even_the_last(arm):
-    for batch in epoch_of(make_stream(STORE, arm, 4000, seed=3)):
+    for batch in epoch_of(stream_of(arm, 4000, seed=3)):
         assert 3800 <= batch.tokens <= 4200
 
 
@@ -186,7 +195,7 @@ def test_the_state_of_another_stream_is_refused(arm, tokens, name):
 
 
 def test_a_mixture_counts_the_tokens_of_each_language():
-    batches = epoch_of(make_stream(STORE, "mixed", 4000, seed=1))
+    batches = epoch_of(stream_of("mixed", 4000, seed=1))
     tokens = {arm: sum(batch.tokens_by_language.get(arm, 0) for batch in batches) for arm in STORE.languages}
     offsets = STORE.split("train").target.offsets
     assert tokens == {
@@ -197,14 +206,15 @@ def test_a_mixture_counts_the_tokens_of_each_language():
 
 
 def test_an_unknown_arm_is_named_with_the_known_ones():
-    with pytest.raises(ValueError, match="unknown arm 'fr'; the data have az, be, tr, mixed, mixed-high-resource"):
+    with pytest.raises(ValueError, match="unknown arm 'fr'; the data have az, be, tr$"):
         make_stream(STORE, "fr", 1000, seed=1)
+    with pytest.raises(ValueError, match="unknown arm 'mixed'; the data have az, be, tr$"):
+        make_stream(STORE, "mixed", 1000, seed=1)
 
 
 def test_a_mixture_of_no_language_is_refused():
-    only_low = store_of({"az": 10}, low_resource=("az",))
-    with pytest.raises(ValueError, match="'mixed-high-resource' has no sentences"):
-        make_stream(only_low, "mixed-high-resource", 1000, seed=1)
+    with pytest.raises(ValueError, match="'nothing' has no sentences"):
+        make_stream(STORE, "nothing", 1000, seed=1, mixture=Mixture({}, "sentence"))
 
 
 def test_a_budget_of_nothing_is_refused():

@@ -31,9 +31,7 @@ def store_of(means, spread=0.5, seed=0):
     ranges = {arm: (end - size, end) for (arm, size), end in zip(SIZES.items(), ends, strict=True)}
     numbers = np.arange(len(target))
     sentences = Sentences(flat(source, numbers), flat(target, numbers), ranges)
-    return SimpleNamespace(
-        languages=tuple(SIZES), arms=tuple(SIZES), high_resource=("tr", "ru"), split=lambda name: sentences
-    )
+    return SimpleNamespace(languages=tuple(SIZES), arms=tuple(SIZES), sizes=SIZES, split=lambda name: sentences)
 
 
 ALIKE = store_of(dict.fromkeys(SIZES, 18))
@@ -42,7 +40,7 @@ UNLIKE = store_of({"az": 25, "be": 25, "tr": 8, "ru": 12})  # small corpora of t
 
 def batches_of(store, mixing, tokens=4000):
     """Sentence indices of the batches of an epoch, and the batches."""
-    stream = make_stream(store, "mixed", tokens, seed=1, mixing=mixing)
+    stream = make_stream(store, "mixed", tokens, seed=1, mixture=Mixture(store.sizes, "sentence"), mixing=mixing)
     parts = [stream.sentences_at(position) for position in range(stream.batches_per_epoch)]
     return parts, [store.split("train").batch("mixed", part) for part in parts]
 
@@ -95,7 +93,7 @@ def test_a_mixture_with_other_shares_is_mixed_within_its_batches_too():
 
 
 def test_a_language_with_few_sentences_has_them_in_other_batches_in_every_epoch():
-    stream = make_stream(UNLIKE, "mixed", 4000, seed=1)
+    stream = make_stream(UNLIKE, "mixed", 4000, seed=1, mixture=Mixture(UNLIKE.sizes, "sentence"))
     train, found = UNLIKE.split("train"), []
     for _ in range(2):
         parts = [stream.sentences_at(position) for position in range(stream.batches_per_epoch)]

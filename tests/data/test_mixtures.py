@@ -1,6 +1,8 @@
-"""Batches of several languages with given shares: exact on average, resumable; in proportion, the mixed stream."""
+"""Batches of several languages with given shares: exact on average, resumable; in proportion, each sentence once."""
 
 from __future__ import annotations
+
+import zlib
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from test_batches import STORE, drawn
 
 from rota.data.batches import MixtureStream, make_stream
+from rota.data.order import epoch_order
 from rota.types import Mixture
 
 SIZES = {"az": 3000, "be": 50, "tr": 5000}
@@ -38,18 +41,25 @@ def same(one, other):
 
 
 @pytest.mark.parametrize("scale", [1, 1 / 8050, 3.7])
-def test_shares_in_proportion_to_the_corpus_are_the_mixed_stream(scale):
-    shares = {arm: scale * size for arm, size in SIZES.items()}
-    ours, mixed = mixture(shares, name="mixed"), make_stream(STORE, "mixed", 1000, seed=1)
-    batches = mixed.batches_per_epoch
-    for _ in range(batches + 7):
-        assert same(next(ours), next(mixed))
-    assert ours.state_dict() == mixed.state_dict() == {"arm": "mixed", "tokens": 1000, "epoch": 1, "position": 7}
+def test_shares_in_proportion_to_the_corpus_give_every_sentence_once_per_epoch(scale):
+    """Whatever unit the shares have: the order is that of all sentences under this name, seed and epoch."""
+    stream = mixture({arm: scale * size for arm, size in SIZES.items()}, name="mixed")
+    sentences = STORE.split("train")
+    for epoch in range(2):
+        rng = np.random.default_rng([1, zlib.crc32(b"mixed"), epoch])
+        expected = epoch_order(sentences, np.arange(8050, dtype=np.int32), 1000, rng, "even")
+        for position in range(len(expected)):
+            assert same(next(stream), sentences.batch("mixed", expected.batch(position)))
+    next(stream)
+    state = {"arm": "mixed", "tokens": 1000, "epoch": 2, "position": 1}
+    assert stream.state_dict() == state | {
+        "shares": {arm: size / 8050 for arm, size in SIZES.items()},
+        "languages": {},
+    }
 
 
 def test_languages_without_a_share_are_left_out():
-    ours = mixture({"az": 0, "be": 0, "tr": 0.3}, name="mixed-high-resource")
-    high = make_stream(STORE, "mixed-high-resource", 1000, seed=1)
+    ours, high = (mixture(shares, name="high") for shares in ({"az": 0, "be": 0, "tr": 0.3}, {"tr": 5000}))
     assert all(same(next(ours), next(high)) for _ in range(50))
     assert counts(pool_of(mixture({"az": 1, "tr": 2})))["be"] == 0
 
@@ -155,7 +165,7 @@ def test_a_resumed_mixture_goes_on_as_if_nothing_had_happened(phases, cut):
 
 
 def test_the_named_mixture_goes_on_from_a_state_that_knows_no_shares():
-    stream, resumed = (make_stream(STORE, "mixed", 1000, seed=1) for _ in range(2))
+    stream, resumed = (mixture(SIZES, name="mixed") for _ in range(2))
     for _ in range(stream.batches_per_epoch + 35):
         next(stream)
     resumed.load_state_dict({"arm": "mixed", "tokens": 1000, "epoch": 1, "position": 35})
@@ -170,11 +180,11 @@ def test_the_state_of_any_other_mixture_says_its_shares():
 
 def test_a_state_after_other_shares_remembers_where_each_language_was():
     """Back in proportion, the next pool still goes on where the last one ended."""
-    stream = make_stream(STORE, "mixed", 1000, seed=1)
+    stream = mixture(SIZES, name="mixed")
     stream.mix(UNEQUAL)
     pool_of(stream)
     stream.mix(SIZES)
-    resumed = make_stream(STORE, "mixed", 1000, seed=1)
+    resumed = mixture(SIZES, name="mixed")
     resumed.load_state_dict(stream.state_dict())
     for one in (stream, resumed):
         one.mix(UNEQUAL)

@@ -20,9 +20,9 @@ def test_preparing_again_does_nothing(corpus, tmp_path, monkeypatch):
 
 
 def test_a_touched_input_is_read_and_found_the_same(corpus, tmp_path):
-    run(corpus, tmp_path / "data")
+    before = run(corpus, tmp_path / "data").fingerprint
     os.utime(tmp_path / "text" / "train.az.az", ns=(1, 1))
-    run(corpus, tmp_path / "data")
+    assert run(corpus, tmp_path / "data").fingerprint == before
 
 
 @pytest.mark.parametrize("content", ["other\n", None], ids=["of another size", "of the same size"])

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_batches import STORE, drawn, epoch_of, flat
+from test_batches import STORE, drawn, epoch_of, flat, stream_of
 from test_mixtures import EXTENTS, UNEQUAL, mixture, same
 
-from rota.data.batches import LanguageStream, make_stream
+from rota.data.batches import LanguageStream
 from rota.data.selection import COLUMNS, Ranks, rarity
 from rota.data.store import Flat, Sentences
 from rota.types import Selection
@@ -21,8 +21,8 @@ TRAIN = STORE.split("train")
 LENGTHS = TRAIN.target.lengths(np.arange(8050))
 
 
-def stream_of(arm="az", tokens=1000, seed=1, share=None, by="length"):
-    stream = make_stream(STORE, arm, tokens, seed)
+def selected(arm="az", tokens=1000, seed=1, share=None, by="length"):
+    stream = stream_of(arm, tokens, seed)
     if share is not None:
         stream.select(Selection(by, share))
     return stream
@@ -64,7 +64,7 @@ def test_a_share_is_rounded_up_to_whole_sentences(by, share):
 
 
 def test_only_the_easiest_come_and_each_of_them_once_before_any_comes_again():
-    stream = stream_of(share=0.3)
+    stream = selected(share=0.3)
     easiest = set(np.argsort(LENGTHS[:3000], kind="stable")[:900].tolist())
     seen = Counter()
     while sum(seen.values()) < 2 * 900:
@@ -76,19 +76,19 @@ def test_only_the_easiest_come_and_each_of_them_once_before_any_comes_again():
 @pytest.mark.parametrize("arm", ["tr", "mixed"])
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.62, 0.98])
 def test_selected_batches_keep_to_the_budget(arm, share):
-    stream = stream_of(arm, tokens=1000, share=share)
+    stream = selected(arm, tokens=1000, share=share)
     for _ in range(100):
         assert 900 <= next(stream).tokens <= 1100
 
 
 def test_a_selection_smaller_than_the_budget_is_a_small_batch():
-    stream = stream_of("be", tokens=100_000, share=0.1)
+    stream = selected("be", tokens=100_000, share=0.1)
     sizes = [next(stream).sentences for _ in range(5)]
     assert sizes == [5, 5, 5, 5, 5]
 
 
 def test_a_small_selection_goes_round_evenly():
-    stream = stream_of("be", tokens=100_000, share=0.1)
+    stream = selected("be", tokens=100_000, share=0.1)
     next(stream)
     stream.select(Selection("length", 0.3))  # from the middle of an epoch on, 15 sentences
     seen = Counter(index for _ in range(40) for index in drawn([next(stream)]).tolist())
@@ -97,7 +97,7 @@ def test_a_small_selection_goes_round_evenly():
 
 
 def test_a_selection_of_one_sentence_is_that_sentence():
-    stream = stream_of("be", tokens=300, share=1e-9)
+    stream = selected("be", tokens=300, share=1e-9)
     easiest = 3000 + np.argmin(LENGTHS[3000:3050])
     assert all(set(drawn([next(stream)])) == {easiest} for _ in range(30))
 
@@ -115,14 +115,14 @@ def test_a_sentence_longer_than_the_budget_is_alone_in_a_selection_too():
 @pytest.mark.parametrize("arm", ["az", "mixed"])
 @pytest.mark.parametrize("by", COLUMNS)
 def test_all_sentences_selected_are_the_plain_stream(arm, by):
-    plain, whole = stream_of(arm), stream_of(arm, share=1, by=by)
+    plain, whole = selected(arm), selected(arm, share=1, by=by)
     for _ in range(200):
         assert same(next(plain), next(whole))
         assert plain.state_dict() == whole.state_dict()
 
 
 def test_after_a_selection_the_order_goes_on_where_it_was():
-    stream, plain = stream_of(share=0.5), stream_of()
+    stream, plain = selected(share=0.5), selected()
     for _ in range(10):
         next(stream)
     state = stream.state_dict()
@@ -137,7 +137,7 @@ def test_after_a_selection_the_order_goes_on_where_it_was():
 
 
 def test_a_share_that_grows_lets_harder_sentences_in_at_once():
-    stream = stream_of("tr")
+    stream = selected("tr")
     ranks = Ranks(TRAIN)["length"]
     for step in range(1, 101):
         stream.select(Selection("length", step / 100))
@@ -157,7 +157,7 @@ def until_the_next_epoch(stream, shares):
 
 @pytest.mark.parametrize("shares", [(0.3, 0.99), (0.5, 0.7, 0.9)])
 def test_no_sentence_comes_twice_in_an_epoch_however_the_share_changes(shares):
-    seen = list(until_the_next_epoch(stream_of("tr"), shares))
+    seen = list(until_the_next_epoch(selected("tr"), shares))
     assert len(set(seen)) == len(seen) > 500
 
 
@@ -179,7 +179,7 @@ SHARES = st.sampled_from([None, 0.1, 0.5, 0.9, 1.0])
 @settings(max_examples=15, deadline=None)
 def test_a_resumed_selection_goes_on_as_if_nothing_had_happened(arm, phases, cut):
     def start():
-        return mixture(UNEQUAL) if arm == "a mixture" else stream_of(arm)
+        return mixture(UNEQUAL) if arm == "a mixture" else selected(arm)
 
     def run(stream, number, cut):
         for share, batches in phases:
@@ -204,7 +204,7 @@ def test_a_selection_leaves_the_shares_of_a_mixture_as_they_are():
 
 
 def test_a_skipped_batch_has_the_sizes_of_the_one_that_is_read():
-    ours, other = stream_of(share=0.4), stream_of(share=0.4)
+    ours, other = selected(share=0.4), selected(share=0.4)
     for _ in range(70):
         assert np.array_equal(next(ours).target_lengths, other.skip().target_lengths)
 
@@ -214,7 +214,7 @@ def test_one_object_of_ranks_serves_several_streams(monkeypatch):
     monkeypatch.setitem(COLUMNS, "length", lambda sentences: calls.append(1) or LENGTHS.astype(float))
     ranks = Ranks(TRAIN)
     for arm in ("az", "tr", "mixed"):
-        stream = make_stream(STORE, arm, 1000, 1, ranks=ranks)
+        stream = stream_of(arm, 1000, 1, ranks=ranks)
         stream.select(Selection("length", 0.5))
         next(stream)
     assert len(calls) == 1
@@ -223,12 +223,12 @@ def test_one_object_of_ranks_serves_several_streams(monkeypatch):
 @pytest.mark.parametrize("share", [0, -0.1, 1.1, float("nan")])
 def test_a_share_out_of_range_is_refused(share):
     with pytest.raises(ValueError, match="the share must be above 0, at most 1"):
-        stream_of(share=share)
+        selected(share=share)
 
 
 def test_an_unknown_column_is_named_with_the_known_ones():
     with pytest.raises(ValueError, match="unknown column 'beauty' to select sentences by; known: length, rarity"):
-        stream_of(share=0.5, by="beauty")
+        selected(share=0.5, by="beauty")
 
 
 def test_a_stream_without_any_selected_sentence_says_so():
@@ -239,13 +239,13 @@ def test_a_stream_without_any_selected_sentence_says_so():
 
 
 def test_an_epoch_after_a_selection_is_whole_again():
-    stream = stream_of("be", tokens=300, share=0.3)
+    stream = selected("be", tokens=300, share=0.3)
     for _ in range(4):
         next(stream)
     stream.select(None)
     while stream.state_dict()["position"] < stream.batches_per_epoch:
         next(stream)
     next(stream)
-    resumed = stream_of("be", tokens=300)
+    resumed = selected("be", tokens=300)
     resumed.load_state_dict(stream.state_dict() | {"position": 0})
     assert sorted(drawn(epoch_of(resumed))) == list(range(3000, 3050))

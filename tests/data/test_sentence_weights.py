@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_batches import STORE, flat
+from test_batches import STORE, flat, stream_of
 from test_mixtures import EXTENTS
 
 from rota.data.batches import make_stream
@@ -36,7 +36,7 @@ def test_there_are_at_least_so_many_sentences_of_each_language(arm):
 
 
 def test_a_mixture_has_at_least_so_many_of_each_of_its_languages():
-    stream = make_stream(STORE, "mixed", 100_000, 1)
+    stream = stream_of("mixed", 100_000, 1)
     stream.select(Selection("length", 0.0001, 15))
     assert next(stream).sentences == 15 * len(EXTENTS)
 

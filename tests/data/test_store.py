@@ -113,8 +113,12 @@ def test_tokens_take_two_bytes_while_the_vocabulary_allows_it(tmp_path):
     assert (tmp_path / "wide" / "train.target.tokens").stat().st_size == 9 * 4
 
 
-def test_a_check_of_intact_data_is_silent(folder):
-    Store.open(folder).check()
+def test_a_check_of_intact_data_is_silent_and_changes_nothing(folder, caplog):
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    store = Store.open(folder)
+    store.check()
+    assert not caplog.records
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
 
 
 def test_a_folder_that_is_not_prepared_says_what_to_run(tmp_path):

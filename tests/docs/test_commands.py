@@ -1,4 +1,7 @@
-"""The pages of docs/commands against the program itself: no option is missing, invented, or given another default."""
+"""The pages of docs/commands against the program itself: no option is missing, invented, or given another default.
+
+``website/made_pages.py`` makes their tables; here they are read from the pages and compared again.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +26,23 @@ def table(text):
 
 
 def written_name(parameter):
-    names = parameter.opts if is_option(parameter) else [parameter.metavar or parameter.human_readable_name]
+    names = (
+        parameter.opts + parameter.secondary_opts
+        if is_option(parameter)
+        else [parameter.metavar or parameter.human_readable_name]
+    )
     return ", ".join(f"`{name}`" for name in names)
 
 
 def fits(parameter, default):
-    """A value stands in code; where the program has none, words say what happens."""
+    """A value stands in code; where the program has none, words say what happens, in its help too."""
     if parameter.required:
         return default == "required"
+    if isinstance(parameter.show_default, str):
+        return default == parameter.show_default
     if getattr(parameter, "is_flag", False) and parameter.default is not None:
         return default == "off"
-    if parameter.default is None:
-        return bool(default) and not default.startswith("`")
-    return default == f"`{parameter.default}`"
+    return parameter.default is not None and default == f"`{parameter.default}`"
 
 
 @pytest.mark.parametrize("name", NAMES)

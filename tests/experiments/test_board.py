@@ -23,11 +23,11 @@ def _clock(monkeypatch):
     monkeypatch.setattr(queue, "time", SimpleNamespace(monotonic=lambda: NOW))
 
 
-def entries_of(tmp_path, *doing):
+def entries_of(tmp_path, *states):
     """One run of 80 steps for each, in the order of the suite."""
     suite = load_suite(write_suite(tmp_path))
-    jobs = plan(suite, tmp_path / "runs", rows=["uniform"], seeds=range(1, len(doing) + 1))
-    return [Entry(job, Status("missing"), doing=state) for job, state in zip(jobs, doing, strict=True)]
+    jobs = plan(suite, tmp_path / "runs", rows=["uniform"], seeds=range(1, len(states) + 1))
+    return [Entry(job, Status("missing"), state=state) for job, state in zip(jobs, states, strict=True)]
 
 
 def board_of(entries, *, terminal, height=25):
@@ -97,7 +97,7 @@ def test_a_terminal_shows_the_table_to_the_end_and_no_lines(tmp_path):
         entries[0].step = 40
         board.changed(entries[0])
         board.watch()
-        entries[0].doing = "done"
+        entries[0].state = "done"
     shown = board.console.file.getvalue()
     assert "small in runs/small" in shown
     assert "1 done" in shown, "as it was at the end"
@@ -114,7 +114,7 @@ def test_elsewhere_there_is_a_line_for_each_change_and_each_fifth(tmp_path):
         for step in (47, 48, 49, 63):
             entry.step, entry.dev_loss = step, 4.25
             board.watch()
-        entry.doing, entry.step = "done", 80
+        entry.state, entry.step = "done", 80
         board.watch()
         board.changed(entry)
     assert lines(board) == [

@@ -261,6 +261,6 @@ def test_a_stem_that_fails_fails_its_rows(tmp_path):
 
     queue = Queue(jobs, lambda job, trained: Fails(), at_once=2)
     queue.run(lambda: False, pause=0)
-    assert {name: entry.doing for name, entry in queue.entries.items()} == dict.fromkeys(queue.entries, "failed")
+    assert {name: entry.state for name, entry in queue.entries.items()} == dict.fromkeys(queue.entries, "failed")
     assert queue.entries["warm/seed-1"].note == "it begins with stem/seed-1, which is not trained"
     assert look(jobs[0]).state == "missing"

@@ -50,13 +50,13 @@ class World:
         return self.works[job.name]
 
     def changed(self, entry):
-        self.log.append(f"{entry.job.name} {entry.doing}")
-        running = sum(other.doing == "running" for other in self.queue.entries.values())
+        self.log.append(f"{entry.job.name} {entry.state}")
+        running = sum(other.state == "running" for other in self.queue.entries.values())
         self.most = max(self.most, running)
 
     def run(self, stop=lambda: False):
         self.queue.run(stop, pause=0)
-        return {name: entry.doing for name, entry in self.queue.entries.items()}
+        return {name: entry.state for name, entry in self.queue.entries.items()}
 
 
 def test_no_more_runs_at_a_time_than_asked_for(tmp_path):
@@ -154,7 +154,7 @@ def test_a_second_interruption_kills(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         world.queue.run(lambda: False, watch=watch, pause=0)
     assert all(work.killed for work in world.works.values())
-    assert {entry.doing for entry in world.queue.entries.values()} == {"stopped"}
+    assert {entry.state for entry in world.queue.entries.values()} == {"stopped"}
 
 
 @pytest.mark.parametrize(

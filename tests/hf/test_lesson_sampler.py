@@ -175,6 +175,20 @@ def test_a_mixture_of_batches_gives_every_update_one_arm():
     assert {frozenset(map(arm_of, indices)) for indices in drawn} == {frozenset({"az"}), frozenset({"tr"})}
 
 
+def test_a_checkpoint_that_gives_a_mixture_by_its_name_alone_goes_on():
+    """As before decisions carried their mixture."""
+    whole, cut, resumed = (sampler("mixed", update=6) for _ in range(3))
+    expected = in_updates(list(whole))
+    first = iter(cut)
+    drawn = [next(first) for _ in range(12)]  # two updates, of which one is played
+    cut.played(1.0)
+    state = cut.state_dict()
+    for decision in (*state["ahead"], state["turns"]["decision"]):
+        del decision["mixture"]
+    resumed.load_state_dict(state)
+    assert in_updates(drawn[:6] + list(resumed)) == expected
+
+
 def test_a_sampler_shows_the_goal_and_the_low_resource_arms_to_its_teacher():
     made = sampler(goal={"az": 3, "tr": 1}, tokens={"az": 4.0, "tr": 2.0})
     assert made.classroom.low_resource == ()  # a fifth of 50 is 10

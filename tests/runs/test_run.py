@@ -98,8 +98,8 @@ def test_one_process_trains_a_run_at_a_time(tmp_path):
     assert not run.is_locked
     with run.locked():
         assert run.is_locked
-        with pytest.raises(ValueError, match=r"another process is training .*run; wait for it"), run.locked():
-            pass
+        with pytest.raises(ValueError, match=r"another process is training .*run; wait for it"):
+            run.locked().__enter__()
     assert not run.is_locked
 
 

@@ -82,7 +82,7 @@ def test_losses_around_a_choice_are_those_of_the_last_scene_and_of_this_one():
 
 @dataclass(frozen=True)
 class Mood(Measure):
-    pass
+    """Nothing that a scripted student could show."""
 
 
 def test_a_measure_that_cannot_be_imagined_is_named():

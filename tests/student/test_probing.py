@@ -94,6 +94,39 @@ def test_the_average_over_three_updates_worked_out_by_hand():
         torch.testing.assert_close(found[name].double(), tensor, atol=1e-6, rtol=1e-5, msg=name)
 
 
+def test_the_average_of_recent_weights_keeps_nine_tenths_from_its_beginning_on():
+    student = make_student()
+    student.update([batch_of(PAIRS)])
+    student.keep_recent()
+    expected = {name: weight.detach().double().clone() for name, weight in student.network.named_parameters()}
+    for _ in range(3):
+        student.update([batch_of(PAIRS)])
+        student.keep_recent()  # it is kept already
+        for name, weight in student.network.named_parameters():
+            expected[name] = 0.9 * expected[name] + 0.1 * weight.detach().double()
+    found = student.state_dict()["optimiser"]["recent"]
+    for name, tensor in expected.items():
+        torch.testing.assert_close(found[name].double(), tensor, atol=1e-6, rtol=1e-5, msg=name)
+    other = make_student()
+    other.network.load_state_dict(found)
+    batches = [batch_of(OTHERS)]
+    assert student.losses(batches, weights="recent").sums.tolist() == other.losses(batches).sums.tolist()
+
+
+def test_a_student_goes_on_with_its_recent_average_from_a_checkpoint():
+    student, restored, none = make_student(), make_student(), make_student()
+    student.keep_recent()
+    student.update([batch_of(PAIRS)])
+    restored.load_state_dict(copy.deepcopy(student.state_dict()))
+    for each in (student, restored):
+        each.update([batch_of(OTHERS)])
+    ours, theirs = (each.losses([batch_of(PAIRS)], weights="recent").sums.tolist() for each in (student, restored))
+    assert ours == theirs
+    restored.load_state_dict(none.state_dict())
+    with pytest.raises(ValueError, match="no averaged weights are kept"):
+        restored.losses([batch_of(PAIRS)], weights="recent")
+
+
 def test_with_averaged_weights_everything_is_measured_as_by_a_student_that_has_them():
     student, other = make_student(**DROPPING), make_student(**DROPPING)
     student.keep_average(0.9)

@@ -81,6 +81,8 @@ CASES = {
     "tscl window": {"name": "tscl", "warmup": 10, "algorithm": "window", "policy": "boltzmann", "window": 3},
     "tscl sampling": {"name": "tscl", "warmup": 10, "algorithm": "sampling", "first_visits": "after-warmup"},
     "tscl as released": {"name": "tscl", "warmup": 10, "variant": "released"},
+    "tscl as Rota's": {"name": "tscl", "warmup": 10, "variant": "rota"},
+    "dqn as Rota's": {**DQN, "variant": "rota", "warmup": 10},
     "tscl that observes rarely": {"name": "tscl", "warmup": 12, "observe_every": 3},
     "dqn": DQN,
     "dqn as released": {**DQN, "variant": "released"},

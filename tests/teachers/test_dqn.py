@@ -65,7 +65,7 @@ def test_during_the_warmup_nothing_is_watched_and_afterwards_everything():
     assert teacher.ask(20).why == "warmup"
     assert teacher.watches == ()
     assert teacher.ask(30).why == "explore"
-    assert teacher.watches == (JointLoss(), GroupLosses(groups=2))
+    assert teacher.watches == (JointLoss(), GroupLosses(groups=2, spread=True))
 
 
 def test_a_choice_before_any_observation_is_random():
@@ -120,7 +120,7 @@ def test_the_gain_on_the_same_arm_can_be_the_reward():
 
 def test_the_reward_batch_of_the_current_language_is_its_dev_loss():
     teacher = make(warmup=None, reward_batch="current-language")
-    assert teacher.watches == (DevLoss(), GroupLosses(groups=2))
+    assert teacher.watches == (DevLoss(), GroupLosses(groups=2, spread=True))
     assert teacher.tell(observation(1, Decision("az", "told"), teacher.watches, dev={"az": 4.0})) == {}
     assert teacher.tell(observation(2, Decision("tr", "told"), teacher.watches, dev={"tr": 3.0})) == {"tr": 1.0}
     assert teacher.replay.gains[0] == 1.0

@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from rota.measures import DevLoss, WeightChange
-from rota.teachers import AnyTeacherConfig, Classroom, build_teacher
+from rota.teachers import AnyTeacherConfig, Classroom, build_teacher, teacher_from
 from rota.teachers.paced.weight_change import WeightPaced
 from rota.testing.contract import CLASSROOM, observation_of
 from rota.training.gauges.weights import symmetric_divergence
@@ -175,3 +175,11 @@ def test_every_language_gets_its_turn_in_a_whole_run():
     counted = Counter(observe(teacher, step, float(change)).arm for step, change in enumerate(changes))
     assert set(counted) == set(CLASSROOM.arms)
     assert min(counted.values()) >= 5
+
+
+@pytest.mark.parametrize(("steps", "block"), [(50, 1), (100, 1), (1_000, 12), (4_000, 50), (150_000, 50)])
+def test_a_short_run_has_eighty_choices_by_the_change_of_weights(steps, block):
+    """80 blocks of 12 fit into 1,000 updates, of 13 do not."""
+    assert teacher_from("weight-change").fitted(steps, 750).decide_every == block
+    written = teacher_from({"name": "weight-change", "decide_every": 7})
+    assert written.fitted(steps, 750).decide_every == 7

@@ -8,6 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 from rota.teachers import TEACHERS, AnyTeacherConfig, Classroom, build_teacher
 from rota.teachers.scripted.two_phase import TwoPhase
 from rota.teachers.static import Mixed, Proportional, Static, Temperature, Uniform
+from rota.types import Decision, Mixture
 
 SIZES = {"az": 100, "be": 300, "tr": 600}
 CLASSROOM = Classroom(SIZES, low_resource=("az", "be"), steps=1000)
@@ -95,8 +96,11 @@ def test_impossible_shares_are_refused(shares):
         Static(shares, rng())
 
 
-def test_mixed_always_plays_the_mixed_arm():
-    assert set(arms(Mixed(rng()), range(50))) == {"mixed"}
+def test_mixed_always_plays_all_arms_in_proportion_to_their_sizes():
+    teacher = Mixed({"az": 5, "tr": 90}, rng())
+    mixture = Mixture({"az": 5, "tr": 90}, "sentence", fixed=True)
+    assert {decision.arm for decision in map(teacher.ask, range(50))} == {"mixed"}
+    assert teacher.ask(50) == Decision("mixed", why="sampled", probability=1.0, mixture=mixture)
 
 
 def test_two_phase_switches_at_the_step_it_says():

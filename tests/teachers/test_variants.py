@@ -84,7 +84,7 @@ def test_a_resolved_config_reads_back_as_itself(name, variant):
 
 @pytest.mark.parametrize("name", ["tscl", "dqn"])
 def test_an_unknown_variant_is_refused(name):
-    with pytest.raises(ValueError, match="'paper' or 'released'"):
+    with pytest.raises(ValueError, match="'released' or 'rota'"):
         config(name=name, variant="publsihed")
 
 

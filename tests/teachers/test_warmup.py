@@ -4,7 +4,7 @@ from pydantic import TypeAdapter
 
 from rota.measures import DevLoss
 from rota.teachers import AnyTeacherConfig, Classroom, Warmup, build_teacher
-from rota.types import Decision, Observation
+from rota.types import Decision, Mixture, Observation
 
 HIGH_RESOURCE = ("tr", "ru")
 CLASSROOM = Classroom({"az": 5, "tr": 90, "ru": 80}, low_resource=("az",), steps=1000)
@@ -129,8 +129,18 @@ def test_sixteen_thousand_steps_are_short_for_a_warmup_on_the_high_resource_lang
 
 def test_the_shuffled_baseline_warms_up_on_mixed_high_resource_batches():
     teacher = build_teacher(config({"name": "mixed", "warmup": "10%"}), CLASSROOM, rng())
-    assert {teacher.ask(step).arm for step in range(100)} == {"mixed-high-resource"}
-    assert teacher.ask(100).arm == "mixed"
+    high_resource = {arm: size for arm, size in CLASSROOM.sizes.items() if arm in CLASSROOM.high_resource}
+    assert high_resource != CLASSROOM.sizes
+    for step in range(100):
+        mixture = Mixture(high_resource, "sentence", fixed=True)
+        assert teacher.ask(step) == Decision("mixed-high-resource", why="warmup", probability=1.0, mixture=mixture)
+    assert (teacher.ask(100).arm, teacher.ask(100).mixture.shares) == ("mixed", CLASSROOM.sizes)
+
+
+def test_the_shuffled_baseline_may_warm_up_on_everything():
+    spec = {"name": "mixed", "warmup": {"until": "10%", "languages": "all"}}
+    decision = build_teacher(config(spec), CLASSROOM, rng()).ask(0)
+    assert (decision.arm, decision.why, decision.mixture.shares) == ("mixed", "warmup", CLASSROOM.sizes)
 
 
 def test_the_shuffled_baseline_cannot_warm_up_on_chosen_languages():

@@ -45,7 +45,7 @@ class Trace:
         return dict.fromkeys(self.arms, 1.0)
 
     def start_up(self):
-        pass
+        """Most rules have nothing to prepare."""
 
     @property
     def p(self):

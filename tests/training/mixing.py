@@ -34,7 +34,7 @@ class Mixing:
         return {}
 
     def load_state_dict(self, state):
-        pass
+        """It remembers nothing."""
 
 
 class MixingConfig(TeacherConfig):

@@ -32,6 +32,8 @@ TEACHERS = {
         "decide_every": 2,
         "observe_every": 4,
     },
+    "dqn, Rota's": DQN | {"variant": "rota", "warmup": 10, "decide_every": 2},
+    "tscl, Rota's": {"name": "tscl", "variant": "rota", "warmup": 10, "decide_every": 2},
     "mixed": {"name": "mixed", "warmup": 10},
     "align": {"name": "align", "warmup": 10, "observe_every": 5, "start": 0, "refresh": 5, "gate_every": 5},
 }

@@ -33,17 +33,26 @@ def drive(detector, plays, *, why="exploit", tokens=100, seen=None, step=0):
     return raised
 
 
-def test_one_arm_that_has_nearly_all_updates_is_noticed_after_a_window():
+def test_one_arm_that_has_nearly_all_updates_is_noticed_after_a_window_and_raised_after_three():
+    detector, seen = OneArm(ARMS, 50), {}
+    assert drive(detector, ["az"] * 59, seen=seen) == []
+    assert detector.arm is None
+    assert drive(detector, ["az"] * 100, seen=seen, step=59) == []
+    assert detector.arm == "az"
+    raised = drive(detector, ["az"], seen=seen, step=159)
+    assert [(alarm.step, alarm.kind, alarm.arm) for alarm in raised] == [(160, "one-arm", "az")]
+    assert "az has had 90% or more of the tokens of the last 150 updates" in raised[0].text
+
+
+def test_a_teacher_that_changes_its_arm_every_two_windows_raises_nothing():
     detector = OneArm(ARMS, 50)
-    assert drive(detector, ["az"] * 59) == []
-    raised = drive(OneArm(ARMS, 50), ["az"] * 60)
-    assert [(alarm.step, alarm.kind, alarm.arm) for alarm in raised] == [(60, "one-arm", "az")]
-    assert "az has had 100% of the tokens of the last 50 updates" in raised[0].text
+    assert drive(detector, (["az"] * 100 + ["tr"] * 100) * 5) == []
+    assert detector.arm == "tr"
 
 
 @pytest.mark.parametrize(("others", "noticed"), [(5, True), (6, False)])
 def test_nearly_all_is_nine_tenths(others, noticed):
-    plays = ["az"] * 10 + (["tr"] * others + ["az"] * (50 - others))
+    plays = ["az"] * 10 + (["tr"] * others + ["az"] * (50 - others)) * 3
     assert bool(drive(OneArm(ARMS, 50), plays)) == noticed
 
 
@@ -330,7 +339,7 @@ def test_schedules_that_are_fixed_beforehand_raise_nothing_whatever_their_shares
     seen, raised, last = {}, [], {}
     for step in range(1, 1_001):
         decision = teacher.ask(step - 1)
-        languages = classroom.arms if decision.arm.startswith("mixed") else [decision.arm]
+        languages = [decision.arm] if decision.mixture is None else decision.mixture.shares
         for arm in languages:
             seen[arm], last[arm] = seen.get(arm, 0) + 100, step
         raised += alarms.updated(step, decision, 3.0, seen)

@@ -23,6 +23,7 @@ from rota.student.nmt import build_student
 from rota.team import Team
 from rota.training import distributed as processes
 from rota.training.distributed import choose_backend, join_team, stop_without_parent
+from rota.types import Mixture
 
 CONFIG = """
 data:
@@ -200,7 +201,8 @@ def store(tmp_path_factory):
 
 @pytest.mark.parametrize("arm", ["lato", "mixed"])
 def test_together_the_processes_read_every_sentence_once(store, arm):
-    whole, *halves = (make_stream(store, arm, 50, seed=1) for _ in range(3))
+    mixture = Mixture(store.sizes, "sentence") if arm == "mixed" else None
+    whole, *halves = (make_stream(store, arm, 50, seed=1, mixture=mixture) for _ in range(3))
     for number in range(3 * whole.batches_per_epoch):
         expected = next(whole)
         drawn = [next(half) if Half(rank).owns(number) else half.skip() for rank, half in enumerate(halves)]

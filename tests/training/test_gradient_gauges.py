@@ -68,7 +68,7 @@ class ReadableStudent:
     """Its gradient is the mean of its sentences' vectors: numbers that a hash of the target decides."""
 
     def keep_average(self, decay):
-        pass
+        """It has no weights to average."""
 
     def gradient(self, batches, *, weights):
         (batch,) = batches

@@ -16,7 +16,7 @@ from rota.training.loop import Loop
 from rota.training.probe import Probe
 from rota.training.streams import Streams
 from rota.training.turns import Turns
-from rota.types import Batch, Decision, Examined, SentenceLosses
+from rota.types import Batch, Decision, Examined, Mixture, SentenceLosses
 
 
 class FakeStudent:
@@ -218,6 +218,19 @@ def test_a_mixture_is_recorded_by_language(tmp_path):
     assert steps_of(tmp_path)[1]["tokens_by_language"] == {"az": 1, "tr": 2}
 
 
+def test_the_shares_of_a_mixture_are_recorded_with_each_decision_unless_its_name_says_them(tmp_path):
+    batches = [batch("mixed", 1)]
+    record = Journal(tmp_path)
+    for step, fixed in ((1, False), (2, True)):
+        mixture = Mixture({"az": 1.0, "tr": 3.0}, "sentence", fixed=fixed)
+        record.step(step, Decision("blend", "sampled", mixture=mixture), 4.0, batches, decided=True)
+    record.close()
+    plain = {"arm": "blend", "why": "sampled", "loss": 4.0, "tokens": 2, "tokens_by_language": {"az": 1, "tr": 1}}
+    shares = {"shares": {"az": 1.0, "tr": 3.0}, "unit": "sentence"}
+    found = steps_of(tmp_path)
+    assert [found[0].pop("mixture"), *found] == [shares, {"step": 1} | plain, {"step": 2} | plain]
+
+
 def test_validations_come_on_time_and_at_the_end(tmp_path):
     finish(make_loop(tmp_path, steps=12))
     found = list(read_record(tmp_path / "validations.jsonl"))
@@ -245,11 +258,14 @@ def test_timings_are_in_a_file_of_their_own(tmp_path):
 
 
 def test_time_counts_for_one_phase_only(tmp_path, monkeypatch):
-    clock = iter([0.0, *np.cumsum([1.0, 2.0, 4.0, 8.0, 16.0]), 99.0])
-    monkeypatch.setattr("rota.training.journal.time.perf_counter", lambda: next(clock))
+    now = [0.0]
+    monkeypatch.setattr("rota.training.journal.time.perf_counter", lambda: now[0])
     journal = Journal(tmp_path)
-    with journal.timed("updates"), journal.timed("batches"):
-        pass
+    with journal.timed("updates"):
+        now[0] += 2.0
+        with journal.timed("batches"):
+            now[0] += 4.0
+        now[0] += 8.0
     journal.timing(1)
     journal.close()
     assert next(read_record(tmp_path / "timings.jsonl"))["phases"] == {"updates": 2.0 + 8.0, "batches": 4.0}

@@ -97,7 +97,7 @@ class Copyist:
         self.calls = 0
 
     def keep_average(self, decay):
-        pass
+        """It has no weights to average."""
 
     def losses(self, batches, *, smoothed=False, weights="raw"):
         self.calls += 1

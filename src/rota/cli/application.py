@@ -23,6 +23,7 @@ Overrides = Annotated[
         "--set",
         help="Override a value of the config, such as training.steps=10k; may be repeated.",
         metavar="KEY=VALUE",
+        show_default="nothing is changed",
     ),
 ]
 

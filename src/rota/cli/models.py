@@ -29,14 +29,17 @@ def translate(
     ],
     language: Annotated[str, typer.Option("--from", "--language", "-l", help="Language of the text.")],
     to: Annotated[
-        str | None, typer.Option("--to", help="Language to translate into; needed if the model has several.")
+        str | None,
+        typer.Option(
+            "--to", help="Language to translate into; needed if the model has several.", show_default="the only one"
+        ),
     ] = None,
-    step: Annotated[int | None, typer.Option(help="Which checkpoint of a run; by default the last.")] = None,
+    step: Annotated[int | None, typer.Option(help="Which checkpoint of a run.", show_default="the last")] = None,
     selected: Annotated[
         bool, typer.Option("--selected", help="The model that rota evaluate --select found best, perhaps an ensemble.")
     ] = False,
     beam: Annotated[int, typer.Option(help="Beam size; 1 is greedy.", min=1)] = 5,
-    threads: Annotated[int | None, typer.Option(help="Threads; by default one for each core.", min=1)] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads.", min=1, show_default="one for each core")] = None,
 ) -> None:
     """Translate text from standard input, one sentence a line, to standard output.
 
@@ -93,7 +96,9 @@ def export(
     out: Annotated[Path, typer.Option(help="The new folder; an earlier export there is replaced.")],
     step: Annotated[
         int | None,
-        typer.Option(help="Which checkpoint; by default the model whose scores a report shows, or the last."),
+        typer.Option(
+            help="Which checkpoint.", show_default="the model whose scores a report shows, or the last checkpoint"
+        ),
     ] = None,
     selected: Annotated[
         bool, typer.Option("--selected", help="The checkpoints that rota evaluate --select found best.")
@@ -102,7 +107,8 @@ def export(
         str | None,
         typer.Option(
             help="last; average: the mean of the weights of the checkpoints selected, or of the last 4;"
-            " moving-average, if the run kept one (student.average)."
+            " moving-average, if the run kept one (student.average).",
+            show_default="as the model that a report shows; with --step, last",
         ),
     ] = None,
     quantization: Annotated[str, typer.Option(help="float32 or int8; int8 only for ctranslate2.")] = "float32",
@@ -121,11 +127,15 @@ def export(
 def schedule(
     run: RunPath,
     to: Annotated[str, typer.Option(help="opustrainer (stages), weights (of Eole and OpenNMT-py) or csv.")],
-    out: Annotated[Path | None, typer.Option(help="The file to write; by default standard output.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The file to write.", show_default="standard output")] = None,
     windows: Annotated[int, typer.Option(help="Parts of the run, with equally many updates each.", min=1)] = 20,
     paths: Annotated[
         str | None,
-        typer.Option(help="Where the text of each language is, such as corpora/{arm}.tsv.gz.", metavar="PATTERN"),
+        typer.Option(
+            help="Where the text of each language is, such as corpora/{arm}.tsv.gz.",
+            metavar="PATTERN",
+            show_default="{arm}.tsv; for weights {arm}.{side}",
+        ),
     ] = None,
 ) -> None:
     """Write what a run was trained on as a schedule for other toolkits, or as a table.

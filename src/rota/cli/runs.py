@@ -42,7 +42,10 @@ def prepare(
     set_: Overrides = None,
     again: Annotated[bool, typer.Option("--again", help="Prepare again and replace what is there.")] = False,
     processes: Annotated[
-        int | None, typer.Option(help="By default one for each core if the corpus is large, else one.", min=1)
+        int | None,
+        typer.Option(
+            help="Processes to prepare with.", min=1, show_default="one for each core if the corpus is large, else one"
+        ),
     ] = None,
 ) -> None:
     """Turn parallel text into an encoded data folder; after an interruption the same command resumes.
@@ -66,14 +69,24 @@ def train(
     config: ConfigPath,
     set_: Overrides = None,
     run: Annotated[
-        Path | None, typer.Option(help="The run folder; by default runs/NAME, as the config is named.")
+        Path | None, typer.Option(help="The run folder.", show_default="runs/NAME, as the config is named")
     ] = None,
-    until: Annotated[int | None, typer.Option(help="Stop, and save, at this step.", min=1)] = None,
+    until: Annotated[
+        int | None, typer.Option(help="Stop, and save, at this step.", min=1, show_default="the end of the run")
+    ] = None,
     stem: Annotated[
-        Path | None, typer.Option(help="Begin where this run ended its warm-up, which must be the same.", metavar="RUN")
+        Path | None,
+        typer.Option(
+            help="Begin where this run ended its warm-up, which must be the same.",
+            metavar="RUN",
+            show_default="the run trains its own",
+        ),
     ] = None,
     plan: Annotated[
-        Path | None, typer.Option(help="Record that the run began under this plan, a plan.json.", metavar="FILE")
+        Path | None,
+        typer.Option(
+            help="Record that the run began under this plan, a plan.json.", metavar="FILE", show_default="no plan"
+        ),
     ] = None,
 ) -> None:
     """Train a model, or resume training it; the data are prepared first if necessary.

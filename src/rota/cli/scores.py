@@ -22,39 +22,46 @@ if TYPE_CHECKING:
 def evaluate(
     run: RunPath,
     split: Annotated[str, typer.Option(help="test or dev.")] = "test",
-    step: Annotated[int | None, typer.Option(help="Which checkpoint; by default the last.")] = None,
+    step: Annotated[int | None, typer.Option(help="Which checkpoint.", show_default="the last")] = None,
     select: Annotated[
         str | None,
         typer.Option(
             help="Choose the checkpoints: low-resource, high-resource, macro (all languages) or goal by dev BLEU, loss"
-            " by dev loss; none takes the last. By default as in the config."
+            " by dev loss; none takes the last.",
+            show_default="as in the config",
         ),
     ] = None,
     combine: Annotated[
         str | None,
         typer.Option(
-            help="A window of checkpoints as one model: ensemble (the default with --select), average of the weights,"
-            " or last; moving-average: that of the last one, if the run kept it (student.average)."
+            help="A window of checkpoints as one model: ensemble, average of the weights, or last; moving-average:"
+            " that of the last one, if the run kept it (student.average).",
+            show_default="as in the config; with --select, ensemble",
         ),
     ] = None,
-    window: Annotated[int | None, typer.Option(help="Checkpoints in a window; by default 4.", min=1, max=20)] = None,
+    window: Annotated[
+        int | None,
+        typer.Option(help="Checkpoints in a window.", min=1, max=20, show_default="as in the config, else 4"),
+    ] = None,
     beam: Annotated[
-        int | None, typer.Option(help="Beam size; 1 is greedy. By default as in the config.", min=1)
+        int | None, typer.Option(help="Beam size; 1 is greedy.", min=1, show_default="as in the config, else 5")
     ] = None,
     select_beam: Annotated[
-        int | None, typer.Option(help="Beam size while selecting; by default as in the config, else the same.", min=1)
+        int | None,
+        typer.Option(help="Beam size while selecting.", min=1, show_default="as in the config, else that of --beam"),
     ] = None,
     length_penalty: Annotated[
         float | None,
         typer.Option(
-            help="A translation scores its log probability / length ** this. By default as in the config.", min=0
+            help="A translation scores its log probability / length ** this.", min=0, show_default="as in the config"
         ),
     ] = None,
     metrics: Annotated[
         str | None,
         typer.Option(
             help="What is scored: bleu,chrf,loss, or some of them. loss, the cross-entropy per token, needs no"
-            " translations: --metrics loss takes seconds. By default as in the config."
+            " translations: --metrics loss takes seconds.",
+            show_default="as in the config, else bleu,chrf,loss",
         ),
     ] = None,
     comet: Annotated[
@@ -62,6 +69,7 @@ def evaluate(
         typer.Option(
             help="Score with COMET too: wmt22-comet-da, another name, or the folder of a model. Needs the extra comet.",
             metavar="MODEL",
+            show_default="no COMET",
         ),
     ] = None,
 ) -> None:
@@ -123,20 +131,26 @@ def _with_comet(run: Path, evaluation: Evaluation, comet: Comet) -> Evaluation:
 def compare_scores(
     folders: Annotated[
         list[Path] | None,
-        typer.Argument(help="Two run folders, or two folders with runs seed-*: the baseline first.", metavar="A B"),
+        typer.Argument(
+            help="Two run folders, or two folders with runs seed-*: the baseline first.",
+            metavar="A B",
+            show_default="none, with --baseline and --system",
+        ),
     ] = None,
     baseline: Annotated[
-        list[Path] | None, typer.Option(help="A run of the baseline; repeat it for several.", metavar="RUN")
+        list[Path] | None,
+        typer.Option(help="A run of the baseline; repeat it for several.", metavar="RUN", show_default="none"),
     ] = None,
     system: Annotated[
-        list[Path] | None, typer.Option(help="A run of the other system; repeat it for several.", metavar="RUN")
+        list[Path] | None,
+        typer.Option(help="A run of the other system; repeat it for several.", metavar="RUN", show_default="none"),
     ] = None,
     metric: Annotated[str, typer.Option(help="bleu, chrf, loss or comet.")] = "bleu",
     split: Annotated[str, typer.Option(help="test or dev.")] = "test",
     resamples: Annotated[int, typer.Option(help="Bootstrap resamples of the sentences.", min=100)] = 1000,
     trials: Annotated[int, typer.Option(help="Trials of the approximate randomisation.", min=100)] = 10000,
-    csv: Annotated[Path | None, typer.Option(help="Write all figures here too.")] = None,
-    latex: Annotated[Path | None, typer.Option(help="Write the table here too.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write all figures here too.", show_default="not written")] = None,
+    latex: Annotated[Path | None, typer.Option(help="Write the table here too.", show_default="not written")] = None,
 ) -> None:
     """Test whether two evaluated systems differ: per language, over all languages, and over seeds.
 

@@ -26,12 +26,17 @@ if TYPE_CHECKING:
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Folders of suites, of rows or of runs.", metavar="RUNS...")],
     out: Annotated[Path, typer.Option(help="Where the page, tables and figures go.")] = Path("report"),
-    title: Annotated[str | None, typer.Option(help="The title of the page.")] = None,
+    title: Annotated[str | None, typer.Option(help="The title of the page.", show_default="the folders")] = None,
     baseline: Annotated[
-        str | None, typer.Option(help="The row to compare with; by default uniform with warm-up, else the first.")
+        str | None,
+        typer.Option(help="The row to compare with.", show_default="uniform with a warm-up, else the first"),
     ] = None,
     records: Annotated[
-        Path | None, typer.Option(help="Also copy the records here, without models: enough to make the report again.")
+        Path | None,
+        typer.Option(
+            help="Also copy the records here, without models: enough to make the report again.",
+            show_default="not copied",
+        ),
     ] = None,
     regret: Annotated[
         bool, typer.Option("--regret", help="Each folder is a study of its own corpus: only their regret tables.")
@@ -64,24 +69,35 @@ def compare(
         str, typer.Argument(help="laptop, controls, order, paper, example, or a YAML file.", metavar="SUITE")
     ],
     seeds: Annotated[
-        str | None, typer.Option(help="How many (5), or which (1,2,3); by default as in the suite.")
+        str | None, typer.Option(help="How many (5), or which (1,2,3).", show_default="as in the suite")
     ] = None,
     rows: Annotated[
         str | None,
         typer.Option(
-            help="Names, patterns (`'tscl*'`, `'dqn*'`), tables (main, control), or all, with commas between them; by"
-            " default those that the suite is meant to run."
+            help="Names, patterns (`'tscl*'`, `'dqn*'`), tables (main, control), or all, with commas between them.",
+            show_default="those that the suite is meant to run",
         ),
     ] = None,
     corpus: Annotated[
-        str | None, typer.Option(help="catalogues, debian, synthetic, ted8, or a YAML file whose data section is used.")
+        str | None,
+        typer.Option(
+            help="catalogues, debian, synthetic, ted8, or a YAML file whose data section is used.",
+            show_default="as in the suite",
+        ),
     ] = None,
-    steps: Annotated[str | None, typer.Option(help="Updates, such as 15k; other durations in proportion.")] = None,
-    tokens: Annotated[str | None, typer.Option(help="Target tokens of a batch.")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Runs at the same time; by default cores / threads.", min=1)] = None,
+    steps: Annotated[
+        str | None,
+        typer.Option(help="Updates, such as 15k; other durations in proportion.", show_default="as in the suite"),
+    ] = None,
+    tokens: Annotated[
+        str | None, typer.Option(help="Target tokens of a batch.", show_default="as in the suite")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="Runs at the same time.", min=1, show_default="cores / threads")
+    ] = None,
     threads: Annotated[int, typer.Option(help="Threads of each run.", min=1)] = 1,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the runs; by default runs/NAME, as the suite is named.")
+        Path | None, typer.Option(help="Folder of the runs.", show_default="runs/NAME, as the suite is named")
     ] = None,
     on: Annotated[str, typer.Option(help="local, or ray: a cluster with a shared folder.")] = "local",
     dry_run: Annotated[
@@ -89,7 +105,11 @@ def compare(
     ] = False,
     noise: Annotated[
         Path | None,
-        typer.Option(help="With --dry-run: earlier runs, whose noise says what the plan can detect.", metavar="FOLDER"),
+        typer.Option(
+            help="With --dry-run: earlier runs, whose noise says what the plan can detect.",
+            metavar="FOLDER",
+            show_default="the suite's own",
+        ),
     ] = None,
     set_: Overrides = None,
 ) -> None:
@@ -191,7 +211,7 @@ def _say_how_it_ended(queue: Queue, out: Path, stop: StopSignal, *, saved: bool)
     failures = queue.failures()
     for entry in failures:
         views.say(f"failed: {entry.job.name}: {entry.note} (log: {entry.job.run.log_path})")
-    done = sum(entry.doing == "done" for entry in queue.entries.values())
+    done = sum(entry.state == "done" for entry in queue.entries.values())
     where = f"{done} of {len(queue.entries)} runs are done, in {out}"
     if stop.received is not None:
         how = "stopped, and what was running is saved" if saved else "killed; each resumes from its last checkpoint"

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 @app.command()
 def teachers(
     name: Annotated[
-        str | None, typer.Argument(help="A teacher, for its settings, defaults and source.", metavar="NAME")
+        str | None,
+        typer.Argument(
+            help="A teacher, for its settings, defaults and source.", metavar="NAME", show_default="all, one line each"
+        ),
     ] = None,
 ) -> None:
     """List the teachers: what each does and observes, the time it adds, its source; with NAME, one of them in detail.
@@ -38,7 +41,8 @@ def teachers(
 @app.command()
 def simulate(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Teachers; by default uniform, tscl and dqn.", metavar="TEACHER")
+        list[str] | None,
+        typer.Argument(help="Teachers, by name.", metavar="TEACHER", show_default="uniform, tscl and dqn"),
     ] = None,
     world: Annotated[
         str, typer.Option(help="stationary, switch, transfer, noisy, useless, repeated or forgetting.")
@@ -52,12 +56,19 @@ def simulate(
     set_: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", help="A setting of every teacher named, such as epsilon=0.3; may be repeated.", metavar="KEY=VALUE"
+            "--set",
+            help="A setting of every teacher named, such as epsilon=0.3; may be repeated.",
+            metavar="KEY=VALUE",
+            show_default="each teacher's own",
         ),
     ] = None,
     guard: Annotated[
         bool | None,
-        typer.Option("--guard/--no-guard", help="By default as in training: not for variant paper or released."),
+        typer.Option(
+            "--guard/--no-guard",
+            help="With or without the guard of learned teachers.",
+            show_default="as in training: not for variant paper or released",
+        ),
     ] = None,
 ) -> None:
     """Try teachers in seconds on a scripted student with known learning curves. For intuition, not for results.
@@ -97,7 +108,7 @@ def _league(names: list[str] | None, steps: int, seeds: int, overrides: list[str
 @app.command()
 def policy(
     run: RunPath,
-    step: Annotated[int | None, typer.Option(help="Which checkpoint; by default the last.")] = None,
+    step: Annotated[int | None, typer.Option(help="Which checkpoint.", show_default="the last")] = None,
     factor: Annotated[float, typer.Option(help="By which the losses of one language are multiplied.", min=0)] = 5.0,
 ) -> None:
     """Show what a teacher has learned: what the Q network of a DQN run would do if one language were poorly learned

@@ -14,7 +14,7 @@ import numpy as np
 from rota.data.order import WINDOW, EpochOrder, Mixing, epoch_order
 from rota.data.selection import Ranks
 from rota.data.store import Sentences, Store
-from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Batch, Emphasis, IntArray, Mixture, Scoring, Selection, State
+from rota.types import Arm, Batch, Emphasis, IntArray, Mixture, Scoring, Selection, State
 
 
 class LanguageStream:
@@ -223,7 +223,8 @@ class MixtureStream(LanguageStream):
         ranks: Ranks | None = None,
         mixing: Mixing = "even",
     ) -> None:
-        self._initial = self._shares = _normalised(sentences, shares)
+        self._given: Mapping[Arm, float] | None = shares
+        self._shares = _normalised(sentences, shares)
         indices = _indices(sentences, self._shares)
         super().__init__(sentences, arm, indices, tokens=tokens, seed=seed, ranks=ranks)
         self._mixing = mixing
@@ -236,6 +237,9 @@ class MixtureStream(LanguageStream):
 
         An epoch in proportion to the corpus ends without the rest of its sentences.
         """
+        if shares == self._given:
+            return
+        self._given = shares
         shares = _normalised(self._sentences, shares)
         if shares == self._shares:
             return
@@ -261,15 +265,13 @@ class MixtureStream(LanguageStream):
         return self._shares == _proportions(self._sentences, self._shares)
 
     def state_dict(self) -> State:
-        state = super().state_dict()
         languages = self._language_states() if self._order is None or self._proportional else self._before
-        # What follows from the name is not written: such a state is the same as before there were shares.
-        if self._shares != self._initial or self.arm not in (MIXED, MIXED_HIGH_RESOURCE) or languages:
-            state |= {"shares": dict(self._shares), "languages": languages}
-        return state
+        return super().state_dict() | {"shares": dict(self._shares), "languages": languages}
 
     def load_state_dict(self, state: State) -> None:
-        self._set_shares(state.get("shares", self._initial))
+        """Earlier versions did not write shares in proportion to the corpus: a new stream has them from its mixture."""
+        self._given = None
+        self._set_shares(state.get("shares", self._shares))
         super().load_state_dict(state)
         for name, language in self._languages.items():
             language.load_state_dict(state.get("languages", {}).get(name, {}))
@@ -359,21 +361,19 @@ def make_stream(
     ranks: Ranks | None = None,
     mixing: Mixing = "even",
 ) -> LanguageStream:
-    """Training batches of a language, of all (``mixed``), or of the high-resource ones (``mixed-high-resource``).
+    """Training batches of an arm, or of a ``mixture`` of sentences, of which ``arm`` is then the name.
 
-    With a ``mixture`` of sentences, batches of that; ``arm`` is then its name. ``ranks`` may serve several streams.
+    ``ranks`` may serve several streams.
     """
     sentences = store.split("train")
-    named = {MIXED: store.arms, MIXED_HIGH_RESOURCE: store.high_resource}
-    if mixture is None and arm not in named:
+    if mixture is None:
         if arm not in store.arms:
-            raise ValueError(f"unknown arm {arm!r}; the data have {', '.join((*store.arms, *named))}")
+            raise ValueError(f"unknown arm {arm!r}; the data have {', '.join(store.arms)}")
         return LanguageStream(sentences, arm, _indices(sentences, (arm,)), tokens=tokens, seed=seed, ranks=ranks)
-    assert mixture is None or mixture.unit == "sentence", "batches of several arms come from the streams of those arms"
+    assert mixture.unit == "sentence", "batches of several arms come from the streams of those arms"
     if arm in store.arms:
         raise ValueError(f"a mixture cannot be named {arm!r}, which is an arm; give it another name")
-    shares = _proportions(sentences, named[arm]) if mixture is None else mixture.shares
-    return MixtureStream(sentences, arm, shares, tokens=tokens, seed=seed, ranks=ranks, mixing=mixing)
+    return MixtureStream(sentences, arm, mixture.shares, tokens=tokens, seed=seed, ranks=ranks, mixing=mixing)
 
 
 def _proportions(sentences: Sentences, languages: Iterable[Arm]) -> dict[Arm, float]:

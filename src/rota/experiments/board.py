@@ -58,8 +58,8 @@ class Board:
             return
         self._told[entry.job.name] = entry.step * LINES // entry.steps
         start = max(entry.step, entry.job.begins)
-        what = {"running": f"running from step {start:,}"}.get(entry.doing, entry.doing)
-        loss = f", dev loss {entry.dev_loss:.3f}" if entry.doing == "done" and entry.dev_loss is not None else ""
+        what = {"running": f"running from step {start:,}"}.get(entry.state, entry.state)
+        loss = f", dev loss {entry.dev_loss:.3f}" if entry.state == "done" and entry.dev_loss is not None else ""
         self._say(f"{entry.job.name}: {what}{loss}{': ' if entry.note else ''}{entry.note}")
 
     def watch(self) -> None:
@@ -68,7 +68,7 @@ class Board:
             return
         for entry in self.entries:
             fifth = entry.step * LINES // entry.steps
-            if entry.doing == "running" and fifth > self._told.get(entry.job.name, 0):
+            if entry.state == "running" and fifth > self._told.get(entry.job.name, 0):
                 self._told[entry.job.name] = fifth
                 self._say(f"{entry.job.name}: {self._progress(entry)}")
 
@@ -87,8 +87,8 @@ class Board:
 
     def summary(self) -> str:
         """How many are in which state, and the time left."""
-        counts = Counter(entry.doing for entry in self.entries)
-        parts = [f"{counts[doing]} {doing}" for doing in ("done", "running", "waiting", "failed", "stopped")]
+        counts = Counter(entry.state for entry in self.entries)
+        parts = [f"{counts[state]} {state}" for state in ("done", "running", "waiting", "failed", "stopped")]
         found = ", ".join(part for part in parts if not part.startswith("0 "))
         left = self.time_left()
         return found if left is None else f"{found}; about {clock(left)} left"
@@ -101,16 +101,16 @@ class Board:
         shown = self._that_fit()
         for entry in self.entries:
             if entry.job.name in shown:
-                table.add_row(*self._cells(entry), style=STYLE[entry.doing])
+                table.add_row(*self._cells(entry), style=STYLE[entry.state])
         if len(shown) < len(self.entries):
             table.add_row(f"... {len(self.entries) - len(shown)} more", style="dim")
         return table
 
     def _cells(self, entry: Entry) -> list[str]:
         loss = "" if entry.dev_loss is None else f"{entry.dev_loss:.3f}"
-        scoring = entry.doing == "running" and entry.trained
-        state = "scoring" if scoring else entry.doing
-        left = _left(entry).removesuffix(" left") if entry.doing == "running" and not scoring else ""
+        scoring = entry.state == "running" and entry.trained
+        state = "scoring" if scoring else entry.state
+        left = _left(entry).removesuffix(" left") if entry.state == "running" and not scoring else ""
         return [entry.job.title, str(entry.job.seed), state, f"{entry.step:,}/{entry.steps:,}", loss, left, entry.note]
 
     def _that_fit(self) -> set[str]:
@@ -118,7 +118,7 @@ class Board:
         room = max(1, self.console.height - 5)
         if len(self.entries) <= room + 1:
             return {entry.job.name for entry in self.entries}
-        ranked = sorted(self.entries, key=lambda entry: FIRST.index(entry.doing))
+        ranked = sorted(self.entries, key=lambda entry: FIRST.index(entry.state))
         return {entry.job.name for entry in ranked[:room]}
 
 

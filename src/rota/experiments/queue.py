@@ -27,7 +27,7 @@ from rota.files import locked
 from rota.runs.standing import DEFAULT_METRICS
 
 Phase = Literal["train", "evaluate"]
-Doing = Literal["waiting", "running", "done", "failed", "stopped"]
+JobState = Literal["waiting", "running", "done", "failed", "stopped"]
 
 ANOTHER: Final = "choose another folder with --out, or delete what is there"
 """What to do if a folder holds a run with other settings."""
@@ -150,7 +150,7 @@ class Entry:
 
     job: Job
     status: Status
-    doing: Doing = "waiting"
+    state: JobState = "waiting"
     note: str = ""  # why it waits, what went wrong
     work: Work | None = None
     step: int = 0
@@ -163,7 +163,7 @@ class Entry:
 
     @property
     def over(self) -> bool:
-        return self.doing in ("done", "failed", "stopped")
+        return self.state in ("done", "failed", "stopped")
 
     @property
     def trained(self) -> bool:
@@ -172,7 +172,7 @@ class Entry:
         Those of a run that was killed before its last checkpoint reach the last step too, until it resumes and cuts
         them back.
         """
-        if self.doing == "done" or self.status.state in ("trained", "done"):
+        if self.state == "done" or self.status.state in ("trained", "done"):
             return True
         return self.step >= self.steps and self.job.run.is_saved(self.steps)
 
@@ -225,11 +225,11 @@ class Queue:
                 self._becomes(entry, "stopped", "killed")
 
     def _running(self) -> list[Entry]:
-        return [entry for entry in self.entries.values() if entry.doing == "running"]
+        return [entry for entry in self.entries.values() if entry.state == "running"]
 
     def _begin(self) -> None:
         """Start what can be started."""
-        for entry in [entry for entry in self.entries.values() if entry.doing == "waiting"]:
+        for entry in [entry for entry in self.entries.values() if entry.state == "waiting"]:
             needed = sorted(self._needed(entry), key=lambda other: not other.over)
             if any(other.over for other in needed):
                 self._becomes(entry, "failed", f"it {_verb(needed[0])} {needed[0].job.name}, which is not trained")
@@ -263,12 +263,12 @@ class Queue:
             else:
                 self._becomes(entry, "failed", what_went_wrong(entry.job, code))
 
-    def _becomes(self, entry: Entry, doing: Doing, note: str = "") -> None:
-        entry.doing, entry.note = doing, note
+    def _becomes(self, entry: Entry, state: JobState, note: str = "") -> None:
+        entry.state, entry.note = state, note
         self._changed(entry)
 
     def failures(self) -> list[Entry]:
-        return [entry for entry in self.entries.values() if entry.doing == "failed"]
+        return [entry for entry in self.entries.values() if entry.state == "failed"]
 
     def prepare(self, progress_bar: Callable[[], AbstractContextManager[Progress]]) -> None:
         """Every data folder once, before the runs ask for it at the same time; jobs whose data cannot be made fail."""
@@ -299,11 +299,11 @@ def _entry(job: Job) -> Entry:
     status = look(job)
     entry = Entry(job, status, step=status.step, dev_loss=status.dev_loss)
     if status.state == "done":
-        entry.doing = "done"
+        entry.state = "done"
     if status.state == "another":
-        entry.doing, entry.note = "failed", f"{job.folder} holds another run: {status.why}; {ANOTHER}"
+        entry.state, entry.note = "failed", f"{job.folder} holds another run: {status.why}; {ANOTHER}"
     if status.state == "damaged":
-        entry.doing, entry.note = "failed", status.why
+        entry.state, entry.note = "failed", status.why
     return entry
 
 

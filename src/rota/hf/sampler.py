@@ -18,9 +18,10 @@ from torch.utils.data import Sampler
 
 from rota.goal import ALL, resolve
 from rota.measures import Measure
+from rota.runs.earlier import mixture_named
 from rota.teachers import Classroom, TeacherConfig, build_teacher, teacher_from
 from rota.training.turns import Turns, Window
-from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Decision, IntArray, State
+from rota.types import Arm, Decision, IntArray, State
 
 Measuring = Callable[[int, Sequence[Measure], Window], Mapping[Measure, Any]]
 """From the updates played so far, what the teacher watches, and what was played since it was last told: the values."""
@@ -138,19 +139,14 @@ class LessonSampler(Sampler[int]):
 
     def _arms(self, decision: Decision, number: int) -> list[Arm]:
         """The arm of each example of an update."""
-        shares: Mapping[Arm, float] | None = None
-        if decision.mixture is not None:
-            shares = decision.mixture.shares
-        elif decision.arm in (MIXED, MIXED_HIGH_RESOURCE):
-            mixed = self.classroom.arms if decision.arm == MIXED else self.classroom.high_resource
-            shares = {arm: self.sizes[arm] for arm in mixed}
-        if shares is None:
+        mixture = decision.mixture or mixture_named(decision.arm, self.sizes, self.classroom.low_resource)
+        if mixture is None:
             return [decision.arm] * self.update
-        weights = np.array(list(shares.values()), dtype=float)
-        whole = decision.mixture is not None and decision.mixture.unit == "batch"
+        weights = np.array(list(mixture.shares.values()), dtype=float)
+        whole = mixture.unit == "batch"
         rng = np.random.default_rng([self.seed, number])
         drawn = rng.choice(len(weights), size=1 if whole else self.update, p=weights / weights.sum())
-        arms = [list(shares)[index] for index in drawn]
+        arms = [list(mixture.shares)[index] for index in drawn]
         return arms * self.update if whole else arms
 
     def _draw(self, arm: Arm, count: int) -> list[int]:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.optim import Optimizer
 
-from rota.measures import DevLoss, GroupLosses, JointLoss, Weights
+from rota.measures import RECENT_DECAY, DevLoss, GroupLosses, JointLoss, RewardWeights, Weights
 from rota.student.gradients import NetworkGradient
 from rota.training.devsets import Groups
 from rota.types import MIXED, Arm, FloatArray, Gradient, IntArray, Projection, SentenceLosses, State
@@ -148,11 +148,12 @@ class ModelStudent:
         self.gradient_norm: float | None = None
         self._directions: list[NetworkGradient] = []
         self._average: list[Tensor] | None = None
+        self._recent: list[Tensor] | None = None
         self._decay, self._averaged = 0.0, 0
 
     @torch.no_grad()
     def losses(
-        self, batches: Sequence[Examples], *, smoothed: bool = False, weights: Weights = "raw"
+        self, batches: Sequence[Examples], *, smoothed: bool = False, weights: RewardWeights = "raw"
     ) -> SentenceLosses:
         if smoothed:
             raise ValueError("label-smoothed losses are not measured here; use reward_loss: plain, state_loss: mean")
@@ -202,14 +203,20 @@ class ModelStudent:
             self._decay = decay
             self._average = [parameter.detach().clone().float() for parameter in self.parameters]
 
+    def keep_recent(self) -> None:
+        if self._recent is None:
+            self._recent = [parameter.detach().clone().float() for parameter in self.parameters]
+
     @torch.no_grad()
     def updated(self) -> None:
         """The optimiser has made a step."""
+        now = [parameter.detach().float() for parameter in self.parameters] if self._average or self._recent else []
         if self._average is not None:
             self._averaged += 1
             kept = min(self._decay, (1 + self._averaged) / (10 + self._averaged))
-            now = [parameter.detach().float() for parameter in self.parameters]
             torch._foreach_lerp_(self._average, now, 1 - kept)
+        if self._recent is not None:
+            torch._foreach_lerp_(self._recent, now, 1 - RECENT_DECAY)
 
     def _sums(self, rows: Sequence[Any]) -> Tensor:
         """Cross-entropy of each example in nats, summed over its labels."""
@@ -226,14 +233,15 @@ class ModelStudent:
         return losses.view(labels.shape).sum(1)
 
     @contextmanager
-    def _measuring(self, weights: Weights) -> Iterator[None]:
+    def _measuring(self, weights: RewardWeights) -> Iterator[None]:
         """The model in evaluation mode, at its averaged weights if they are asked for; then as it was."""
         training = self.model.training
         self.model.eval()
         raw: list[Tensor] | None = None
-        if weights == "average" and self._average is not None:
+        averages = {"average": self._average, "recent": self._recent}.get(weights)
+        if averages is not None:
             raw = [parameter.data for parameter in self.parameters]
-            for parameter, average in zip(self.parameters, self._average, strict=True):
+            for parameter, average in zip(self.parameters, averages, strict=True):
                 parameter.data = average.to(parameter.dtype)
         device = self.parameters[0].device
         try:
@@ -270,6 +278,8 @@ class ModelStudent:
         state: State = {"averaged": self._averaged}
         if self._average is not None:
             state["average"] = {str(number): tensor for number, tensor in enumerate(self._average)}
+        if self._recent is not None:
+            state["recent"] = {str(number): tensor for number, tensor in enumerate(self._recent)}
         for number, direction in enumerate(self._directions):
             state[f"direction{number}"] = {str(index): tensor for index, tensor in enumerate(direction.tensors)}
         return state
@@ -279,6 +289,8 @@ class ModelStudent:
         self._averaged = state["averaged"]
         if "average" in state:
             self._average = [state["average"][str(n)].to(device) for n in range(len(self.parameters))]
+        if "recent" in state:
+            self._recent = [state["recent"][str(n)].to(device) for n in range(len(self.parameters))]
         self._directions = []
         while (tensors := state.get(f"direction{len(self._directions)}")) is not None:
             found = [tensors[str(number)].to(device) for number in range(len(self.parameters))]

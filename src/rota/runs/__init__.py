@@ -3,6 +3,7 @@
 ``run.py``          :class:`Run`: where each file lies, what ``run.json`` says, the lock, how far the run is
 ``records.py``      the ``.jsonl`` files: appended to, cut back when a run resumes, read plain or compressed
 ``checkpoints.py``  which checkpoints there are and which are intact; ``tensors.py`` reads and writes their arrays
+``earlier.py``      what checkpoints of earlier versions say, in the words of this one
 ``standing.py``     which models were scored, and which one of them stands for the run
 
 Nothing here imports torch before a checkpoint is saved or loaded: a report, a status or a list of runs starts at once.

@@ -14,20 +14,21 @@ class MovingAverage:
     """Starts as a copy of the network's weights and moves towards them after every update.
 
     The n-th update keeps min(decay, (1 + n) / (10 + n)) of the average. With ``decay`` from the beginning, the weights
-    at the start, which change fastest, would dominate it for about 1 / (1 - decay) updates.
+    at the start, which change fastest, would dominate it for about 1 / (1 - decay) updates. ``settled``: ``decay`` from
+    the beginning nevertheless, for one that begins in the middle of a run.
     """
 
-    def __init__(self, network: Transformer, decay: float) -> None:
+    def __init__(self, network: Transformer, decay: float, *, settled: bool = False) -> None:
         if not 0 < decay < 1:
             raise ValueError(f"the decay of averaged weights is {decay}; it must lie between 0 and 1, for example 0.99")
-        self.decay, self.updates = decay, 0
+        self.decay, self.updates, self._settled = decay, 0, settled
         self.network = copy.deepcopy(network)
 
     @torch.no_grad()
     def update(self, network: Transformer) -> None:
         """Moves towards the weights of the network, which have just been updated."""
         self.updates += 1
-        kept = min(self.decay, (1 + self.updates) / (10 + self.updates))
+        kept = self.decay if self._settled else min(self.decay, (1 + self.updates) / (10 + self.updates))
         torch._foreach_lerp_(list(self.network.parameters()), list(network.parameters()), 1 - kept)
 
     def state_dict(self) -> State:

@@ -10,6 +10,8 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from rota.types import Projection
+
 CHUNK: Final = 2**16
 """So many products are added up in float32, their sums in float64: as fast as one sum, and rounding does not grow."""
 
@@ -63,3 +65,11 @@ def _chunks(tensors: Sequence[Tensor]) -> list[Tensor]:
     """Views of the tensors. Most are small, and splitting those would take longer than their products."""
     flat = [tensor.reshape(-1) for tensor in tensors]
     return [chunk for tensor in flat for chunk in (torch.split(tensor, CHUNK) if len(tensor) > CHUNK else (tensor,))]
+
+
+def projection(along: Sequence[Tensor], norm: float) -> Projection | None:
+    """The dot products of an update's gradient, of this norm, with the directions that are followed, if any are."""
+    if not along:
+        return None
+    dot, *others = torch.stack(list(along)).tolist()
+    return Projection(dot, norm, tuple(others))

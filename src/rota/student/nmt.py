@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rota.measures import Weights
+from rota.measures import RECENT_DECAY, RewardWeights, Weights
 from rota.student.average import MovingAverage
 from rota.student.config import Schedule, StudentConfig
-from rota.student.gradients import NetworkGradient
+from rota.student.gradients import NetworkGradient, projection
 from rota.student.hardware import OTHER_DEVICE, allow_tf32, find_device, keep_memory, memory_for
 from rota.student.kernels.attention import suits_varlen
 from rota.student.kernels.dropout import Noise
@@ -99,6 +99,7 @@ class NMT(WeightStatistics):
         self._start_moments()
         self._ahead: tuple[Batch, LaidOut] | None = None  # a batch of the next update, and its first piece laid out
         self._average: MovingAverage | None = None
+        self._recent: MovingAverage | None = None
         self._directions: tuple[NetworkGradient, ...] = ()
         self.gradient_norm: float | None = None
         self.projection: Projection | None = None
@@ -132,16 +133,18 @@ class NMT(WeightStatistics):
         summed = np.array([math.fsum(float(value) for value in sums)])
         loss = float(self._team.add_up(summed)[0]) / tokens
         self.gradient_norm = float(norm)
-        self.projection = _projection(along, self.gradient_norm)
+        self.projection = projection(along, self.gradient_norm)
         self._clip(gradients, loss, self.gradient_norm)
         self.step += 1
         self._optimiser.param_groups[0]["lr"] = self.schedule(self.step)
         self._optimiser.step()
-        if self._average is not None:
-            self._average.update(self.network)
+        for average in filter(None, (self._average, self._recent)):
+            average.update(self.network)
         return loss
 
-    def losses(self, batches: Sequence[Batch], *, smoothed: bool = False, weights: Weights = "raw") -> SentenceLosses:
+    def losses(
+        self, batches: Sequence[Batch], *, smoothed: bool = False, weights: RewardWeights = "raw"
+    ) -> SentenceLosses:
         """Cross-entropy per sentence in evaluation mode, in the order given; leaves no trace.
 
         ``smoothed``: with the label smoothing of training. Several processes divide the sentences among them.
@@ -218,6 +221,10 @@ class NMT(WeightStatistics):
         if self._average is None:
             self._average = MovingAverage(self.network, decay)
 
+    def keep_recent(self) -> None:
+        """From now on keeps an average over about the last ten updates; saved with the moments, for the same reason."""
+        self._recent = self._recent or MovingAverage(self.network, RECENT_DECAY, settled=True)
+
     def state_dict(self) -> State:
         """Weights, moments and what else updates use, by name; tensors are not copies: write before the next update.
 
@@ -230,6 +237,8 @@ class NMT(WeightStatistics):
         state = {"network": dict(self.network.state_dict()), "optimiser": moments, "step": self.step}
         for number, direction in enumerate(self._directions):
             moments[_direction_key(number)] = dict(zip(self._names(), direction.tensors, strict=True))
+        if self._recent is not None:
+            moments["recent"] = dict(self._recent.network.state_dict())
         if self._average is not None:
             state |= self._average.state_dict()
         return state
@@ -248,19 +257,23 @@ class NMT(WeightStatistics):
             NetworkGradient([each[name].to(self.network.device) for name in self._names()], self._adams_denominators)
             for each in saved
         )
-        self.gradient_norm = self.projection = None
+        self.gradient_norm = self.projection = self._recent = None
+        if "recent" in state["optimiser"]:
+            self.keep_recent()
+            self._network("recent").load_state_dict(state["optimiser"]["recent"])
         if self._average is not None:
             self._average.load_state_dict(state)
 
     def _names(self) -> list[str]:
         return [name for name, _ in self.network.named_parameters()]
 
-    def _network(self, weights: Weights) -> Transformer:
+    def _network(self, weights: RewardWeights) -> Transformer:
         if weights == "raw":
             return self.network
-        if self._average is None:
+        average = self._average if weights == "average" else self._recent
+        if average is None:
             raise ValueError("no averaged weights are kept; write for example student.average: 0.99")
-        return self._average.network
+        return average.network
 
     def _adams_denominators(self) -> list[Tensor] | None:
         """What Adam divides by at the present step; infinite where no gradient was ever seen, so that those are 0."""
@@ -339,7 +352,7 @@ class NMT(WeightStatistics):
         joint: Batch,
         measure: TokenMeasure,
         numbers: int,
-        weights: Weights,
+        weights: RewardWeights,
         samples: int | None = None,
         seed: int = 0,
         *,
@@ -421,13 +434,6 @@ class NMT(WeightStatistics):
     def _autocast(self) -> torch.autocast:
         bf16 = self.config.precision == "bf16"
         return torch.autocast(self.network.device.type, dtype=torch.bfloat16, enabled=bf16)
-
-
-def _projection(along: Sequence[Tensor], norm: float) -> Projection | None:
-    if not along:
-        return None
-    dot, *others = torch.stack(list(along)).tolist()
-    return Projection(dot, norm, tuple(others))
 
 
 def _direction_key(number: int) -> str:

@@ -12,19 +12,35 @@ import numpy as np
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
 
 from rota.goal import ALL, Goal, resolve
-from rota.measures import Measure
+from rota.measures import Measure, RewardWeights
 from rota.settings import ConfigError, Duration, DurationField, Settings, where_used
 from rota.teachers.card import Card
 from rota.teachers.curricula import CurriculumField
-from rota.types import Arm, Teacher
+from rota.types import Arm, Mixture, Teacher
 
 Inform = Literal["none", "rewards", "all"]
 Languages = Literal["all", "high-resource", "low-resource"] | tuple[Arm, ...]
 LossKind = Literal["plain", "smoothed"]
-Variant = Literal["scaled", "paper", "released"]
+Variant = Literal["scaled", "paper", "released", "rota"]
 
 PAPER_STEPS: Final = 150_000
 """Updates of a run in the paper."""
+
+ROTA_COST: Final = 0.025
+"""Share of a run's computation that the rewards of ``variant: rota`` take, about."""
+
+ROTA_FEWEST: Final = 20
+"""Choices that ``variant: rota`` should have in a run; for fewer, the updates of a choice become fewer."""
+
+ROTA: Final[Mapping[str, Any]] = {
+    "reward_batch": "rotating",
+    "reward_weights": "recent",
+    "reward_scale": "advantage",
+    "policy": "epsilon-boltzmann",
+    "temperature": 0.5,
+}
+"""What ``variant: rota`` sets for both teachers: the reward is the gain of the goal's dev loss from one choice, at
+averaged weights, minus the gain that was to be expected; arms are drawn, and none has less than epsilon / K."""
 
 EXACT: Final = ("paper", "released")
 """Variants that repeat an experiment: no guard interferes."""
@@ -130,11 +146,11 @@ class SizeChange:
     def share(self) -> float:
         return self.steps / self.steps_before
 
-    def block(self, decide_every: int, warmup: int) -> int:
-        """Updates between two choices in the new size: at most ``decide_every``, and ``FEWEST`` choices if possible."""
+    def block(self, decide_every: int, warmup: int, fewest: int = FEWEST) -> int:
+        """Updates between two choices in the new size: at most ``decide_every``, and ``fewest`` choices if possible."""
         if self.decide_every is not None:
             return self.decide_every
-        return max(1, min(decide_every, (self.steps - warmup) // FEWEST))
+        return max(1, min(decide_every, (self.steps - warmup) // fewest))
 
     def rewarded(self, tokens: int) -> int:
         """Tokens of a reward batch: at most those of four training batches, a tenth of the work of ten updates."""
@@ -182,6 +198,9 @@ class TeacherConfig(Settings, ABC):
     later: ClassVar[tuple[str, ...]] = ()
     """Settings that are younger than their teacher: they are written only where used, so fingerprints stay the same."""
 
+    follows_length: ClassVar[tuple[str, ...]] = ()
+    """Settings that :meth:`fitted` changes although they once had one default: a run begun then keeps its own."""
+
     @model_serializer(mode="wrap")
     def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return self.written(write(self))
@@ -218,8 +237,8 @@ class TeacherConfig(Settings, ABC):
         """Settings without a use as long as the others have their defaults: ``rota teachers`` leaves them out."""
         return ()
 
-    def warmup_arms(self, classroom: Classroom, languages: Languages) -> tuple[Arm, ...]:
-        """The arms of the warm-up; the shuffled baseline has mixed batches here too."""
+    def warmup_arms(self, classroom: Classroom, languages: Languages) -> Sequence[Arm] | Mapping[Arm, Mixture]:
+        """The arms of the warm-up, or mixtures by name: the shuffled baseline has multilingual batches here too."""
         return classroom.select(languages)
 
     def stem(self, steps: int) -> dict[str, Any] | None:
@@ -302,7 +321,7 @@ def fit(config: LearnedConfig, steps: int, tokens: int) -> dict[str, Any]:
 
 
 def _as_share(value: Any, steps: int) -> Any:
-    """A duration as a share of the run; None for what is no duration."""
+    """A duration as a share of the run; None for anything else."""
     if isinstance(value, Duration):
         return value if value.is_share else Duration(f"{min(100.0, 100 * value.amount / steps)}%")
     return (
@@ -315,16 +334,47 @@ class LearnedConfig(TeacherConfig, ABC):
 
     variant: Variant = Field(
         "scaled",
-        description="scaled: as the paper, in proportion to the run; paper: its numbers; released: the authors' code",
+        description="scaled: as the paper, in proportion to the run; paper: its numbers; released: the authors' code; "
+        "rota: scaled, with rewards that say more about the choice",
+    )
+
+    policy: Literal["epsilon-greedy", "boltzmann", "epsilon-boltzmann"] = Field(
+        "epsilon-greedy",
+        description="how values become a choice: the best, or drawn by exp(value / temperature); epsilon: or any",
+    )
+    temperature: float = Field(4e-4, gt=0, description="of a boltzmann policy, in the unit of the values (Matiisen)")
+    reward_weights: RewardWeights = Field(
+        "raw", description="of which the loss of a rotating reward batch is: raw, average, or recent (the last ten)"
     )
 
     @property
     def guarded(self) -> bool:
         return self.variant not in EXACT
 
+    def check_reward(self, reward_batch: str) -> None:
+        """Refuses settings of rewards that do not go together."""
+        if reward_batch != "rotating" and self.reward_weights != "raw":
+            raise ValueError(f"reward_weights is {self.reward_weights!r}, which needs reward_batch: rotating")
+        if reward_batch == "rotating" and self.observe_every not in (None, self.decide_every):
+            raise ValueError(f"observe_every is {self.observe_every}; a rotating reward is of one choice: leave it out")
+
+    def block(self, to: SizeChange, decide_every: int, warmup: int) -> int:
+        """Updates of a choice in another size; those of ``variant: rota`` stay long, though they are then fewer."""
+        return to.block(decide_every, warmup, FEWEST if self.variant != "rota" else ROTA_FEWEST)
+
+    def rewarded(self, to: SizeChange, every: int, tokens: int) -> int:
+        """Tokens of a reward batch in another size.
+
+        That of ``variant: rota`` is measured twice, before and after the ``every`` updates of a choice, each of which
+        takes the time of three measurements.
+        """
+        if self.variant != "rota":
+            return to.rewarded(tokens)
+        return to.reward_tokens or max(1, round(ROTA_COST * 3 * every * to.tokens / 2))
+
     def fitted(self, steps: int, tokens: int) -> TeacherConfig:
         """In proportion, unless the run is as long as the paper's or an exact variant is asked for."""
-        if self.variant in EXACT or steps >= PAPER_STEPS:
+        if self.variant in EXACT or (steps >= PAPER_STEPS and self.variant != "rota"):
             return self
         written = {name: getattr(self, name) for name in self.model_fields_set}
         fitted = type(self).model_validate({**fit(self, steps, tokens), **written})
@@ -338,7 +388,7 @@ class OpenLoopConfig(TeacherConfig, ABC):
     listens: ClassVar[bool] = False
 
 
-def fill_in(values: Any, released: Mapping[str, Any], inform: Mapping[Variant, Inform]) -> Any:
+def fill_in(values: Any, presets: Mapping[Variant, Mapping[str, Any]], inform: Mapping[Variant, Inform]) -> Any:
     """What the user wrote, completed by what the variant says; the paper's reading is the defaults.
 
     ``inform`` is what a warm-up tells the teacher unless the config says otherwise.
@@ -346,7 +396,7 @@ def fill_in(values: Any, released: Mapping[str, Any], inform: Mapping[Variant, I
     if not isinstance(values, Mapping) or values.get("variant", "scaled") not in inform:
         return values  # the field's own check explains it better
     variant: Variant = values.get("variant", "scaled")
-    filled = {**(released if variant == "released" else {}), **values}
+    filled = {**presets.get(variant, {}), **values}
     if "warmup" in filled:
         warmup = short_warmup(filled["warmup"])
         filled["warmup"] = {"inform": inform[variant], **warmup} if isinstance(warmup, Mapping) else warmup

@@ -1,4 +1,4 @@
-"""From the values of the arms to a choice: epsilon-greedy or Boltzmann."""
+"""From the values of the arms to a choice: epsilon-greedy, Boltzmann, or Boltzmann with a share of random choices."""
 
 from __future__ import annotations
 
@@ -27,10 +27,36 @@ def boltzmann(
     arms: Sequence[Arm], values: FloatArray, scores: FloatArray, rng: np.random.Generator, *, temperature: float
 ) -> Decision:
     """Probabilities proportional to ``exp(value / temperature)``."""
-    weights = np.exp((values - values.max()) / temperature)
-    shares = weights / weights.sum()
-    index = min(int(np.searchsorted(np.cumsum(shares), rng.random(), side="right")), len(arms) - 1)
+    shares = softmax(values, temperature)
+    index = _drawn(shares, rng)
     return Decision(arms[index], "sampled", float(shares[index]), named(arms, scores))
+
+
+def epsilon_boltzmann(
+    arms: Sequence[Arm],
+    values: FloatArray,
+    scores: FloatArray,
+    rng: np.random.Generator,
+    *,
+    epsilon: float,
+    temperature: float,
+) -> Decision:
+    """With probability ``epsilon`` any arm, else one drawn by :func:`boltzmann`: no arm has less than epsilon / K."""
+    shares = softmax(values, temperature)
+    explore = rng.random() < epsilon
+    index = int(rng.integers(len(arms))) if explore else _drawn(shares, rng)
+    probability = epsilon / len(arms) + (1 - epsilon) * float(shares[index])
+    return Decision(arms[index], "explore" if explore else "sampled", probability, named(arms, scores), epsilon=epsilon)
+
+
+def softmax(values: FloatArray, temperature: float) -> FloatArray:
+    weights = np.exp((values - values.max()) / temperature)
+    shares: FloatArray = weights / weights.sum()
+    return shares
+
+
+def _drawn(shares: FloatArray, rng: np.random.Generator) -> int:
+    return min(int(np.searchsorted(np.cumsum(shares), rng.random(), side="right")), len(shares) - 1)
 
 
 def random_choice(arms: Sequence[Arm], rng: np.random.Generator) -> Decision:

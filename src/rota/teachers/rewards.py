@@ -9,16 +9,19 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 
-from rota.measures import DevLoss, JointLoss, Measure
+from rota.measures import DevLoss, JointGain, JointLoss, Measure
 from rota.types import Arm, Checkpointable, FloatArray, Observation, State
 
 FirstReward = Literal["raw", "skip", "untried"]
 RewardName = Literal["same-arm-gain", "step-gain", "gain-over-mean"]
-ScaleName = Literal["none", "quantiles", "z-score"]
+ScaleName = Literal["none", "quantiles", "z-score", "advantage"]
+
+HORIZON: Final = 20
+"""Gains over which the expectation of an advantage reaches back, about: two or three of each of eight arms."""
 
 
 class Reward(Checkpointable, Protocol):
@@ -87,6 +90,19 @@ class GainOverMean:
         self._losses = deque(state["losses"], maxlen=self._losses.maxlen)
 
 
+class MeasuredGain:
+    """The gain itself, where loss before and loss now were measured together (:class:`rota.measures.JointGain`)."""
+
+    def __call__(self, arm: Arm, loss: float) -> float | None:  # noqa: ARG002 - whatever was played
+        return loss
+
+    def state_dict(self) -> State:
+        return {}
+
+    def load_state_dict(self, state: State) -> None:
+        """There is nothing to remember."""
+
+
 class QuantileScaled:
     """A gain mapped so that the 20 % and 80 % quantiles of the last gains become -1 and 1, clipped there.
 
@@ -140,6 +156,40 @@ class ZScored:
         self._count, self._mean, self._squares = state["count"], state["mean"], state["squares"]
 
 
+class Advantage:
+    """A gain minus the gain that was to be expected, in units of the usual error of that expectation.
+
+    The loss falls anyway, fast at first and slowly later, so most of a gain says when it was measured and not what was
+    played. The expectation is the exponentially smoothed mean of the gains before this one: the n-th gain enters with
+    the weight max(1 / n, 1 / ``horizon``). The unit is the root of the squared errors, smoothed in the same way, this
+    one included, so that no advantage exceeds the root of ``horizon``. The first gain has no advantage.
+    """
+
+    def __init__(self, reward: Reward, *, horizon: int = HORIZON) -> None:
+        self.reward, self.horizon = reward, horizon
+        self._count, self._mean, self._square = 0, 0.0, 0.0
+
+    def __call__(self, arm: Arm, loss: float) -> float | None:
+        gain = self.reward(arm, loss)
+        if gain is None:
+            return None
+        error = gain - self._mean
+        self._count += 1
+        self._mean += error * max(1 / self._count, 1 / self.horizon)
+        if self._count == 1:
+            return 0.0
+        self._square += (error**2 - self._square) * max(1 / (self._count - 1), 1 / self.horizon)
+        return error / math.sqrt(self._square) if self._square > 0 else 0.0
+
+    def state_dict(self) -> State:
+        sums = {"count": self._count, "mean": self._mean, "square": self._square}
+        return {"reward": self.reward.state_dict(), **sums}
+
+    def load_state_dict(self, state: State) -> None:
+        self.reward.load_state_dict(state["reward"])
+        self._count, self._mean, self._square = state["count"], state["mean"], state["square"]
+
+
 REWARDS: dict[RewardName, Callable[[], Reward]] = {
     "same-arm-gain": lambda: SameArmGain("skip"),
     "step-gain": StepGain,
@@ -149,6 +199,7 @@ SCALES: dict[ScaleName, Callable[[Reward], Reward]] = {
     "none": lambda reward: reward,
     "quantiles": QuantileScaled,
     "z-score": ZScored,
+    "advantage": Advantage,
 }
 
 
@@ -179,6 +230,11 @@ def dev_losses(observation: Observation, measure: DevLoss | None = None) -> dict
 def joint_loss(observation: Observation, measure: JointLoss) -> float:
     """The loss on the multilingual dev batch; refuses what was not measured."""
     return _finite(measured(observation, measure), "joint loss", observation.step)
+
+
+def joint_gain(observation: Observation, measure: JointGain) -> float:
+    """How far the goal's dev loss has fallen; refuses what was not measured."""
+    return _finite(measured(observation, measure), "joint gain", observation.step)
 
 
 def _finite(loss: float | None, name: str, step: int) -> float:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from abc import ABC
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -12,7 +14,7 @@ from pydantic import Field
 from rota.measures import Measure
 from rota.teachers.base import Classroom, Languages, OpenLoopConfig
 from rota.teachers.card import Card
-from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Decision, Observation, State
+from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Decision, Mixture, Observation, State
 
 
 class Static:
@@ -79,13 +81,32 @@ class Temperature(Static):
 
 
 class Mixed(Static):
-    """Multilingual batches at every step: the shuffled baseline. Its only arm is ``mixed``."""
+    """Multilingual batches at every step, with every arm in proportion to its size: the shuffled baseline."""
 
-    def __init__(self, rng: np.random.Generator) -> None:
+    def __init__(self, sizes: Mapping[Arm, int], rng: np.random.Generator) -> None:
         super().__init__({MIXED: 1.0}, rng)
+        self.mixture = in_proportion(sizes)
+
+    def ask(self, step: int) -> Decision:
+        return replace(super().ask(step), mixture=self.mixture)
 
 
-class UniformConfig(OpenLoopConfig):
+def in_proportion(sizes: Mapping[Arm, int]) -> Mixture:
+    """Sentences of several arms as they come in their pooled corpus."""
+    return Mixture(dict(sizes), "sentence", fixed=True)
+
+
+class StaticConfig(OpenLoopConfig, ABC):
+    """Base of the configs of schedules that can be a phase of another one."""
+
+    def last_shares(self, classroom: Classroom) -> Mapping[Arm, float]:
+        """How the tokens of the last update of a run are divided among the arms, on average; they sum to one."""
+        teacher = self.build(classroom, np.random.default_rng(0))
+        assert isinstance(teacher, Static)
+        return teacher.shares
+
+
+class UniformConfig(StaticConfig):
     """Every language with the same probability (the paper's `uniform` rows)."""
 
     card = Card(
@@ -103,7 +124,7 @@ class UniformConfig(OpenLoopConfig):
         return Uniform(classroom.select(self.languages), rng)
 
 
-class ProportionalConfig(OpenLoopConfig):
+class ProportionalConfig(StaticConfig):
     """Every language with its share of the training sentences (the paper's `proportional` rows), or of the tokens."""
 
     card = Card(
@@ -128,7 +149,7 @@ class ProportionalConfig(OpenLoopConfig):
         return Proportional({arm: sizes[arm] for arm in classroom.select(self.languages)}, rng)
 
 
-class FixedConfig(OpenLoopConfig):
+class FixedConfig(StaticConfig):
     """Shares written down in the config, one for each language that is trained on."""
 
     card = Card(
@@ -148,7 +169,7 @@ class FixedConfig(OpenLoopConfig):
         return Static(classroom.spread(self.shares), rng)
 
 
-class MixedConfig(OpenLoopConfig):
+class MixedConfig(StaticConfig):
     """Multilingual batches, sentences in proportion to the corpus (the paper's `shuffled batch` row)."""
 
     card = Card(
@@ -161,13 +182,15 @@ class MixedConfig(OpenLoopConfig):
     )
     name: Literal["mixed"] = "mixed"
 
-    def build(self, classroom: Classroom, rng: np.random.Generator) -> Mixed:  # noqa: ARG002
-        return Mixed(rng)
+    def build(self, classroom: Classroom, rng: np.random.Generator) -> Mixed:
+        return Mixed(classroom.sizes, rng)
 
-    def warmup_arms(self, classroom: Classroom, languages: Languages) -> tuple[Arm, ...]:
-        if languages == "all":
-            return (MIXED,)
-        if languages != "high-resource":
+    def last_shares(self, classroom: Classroom) -> Mapping[Arm, float]:
+        return Static(classroom.target_tokens(), np.random.default_rng(0)).shares
+
+    def warmup_arms(self, classroom: Classroom, languages: Languages) -> Mapping[Arm, Mixture]:
+        names = {"all": MIXED, "high-resource": MIXED_HIGH_RESOURCE}
+        if not isinstance(languages, str) or languages not in names:
             raise ValueError(f"teacher mixed warms up on all or high-resource languages, not on {languages!r}")
-        classroom.select(languages)
-        return (MIXED_HIGH_RESOURCE,)
+        sizes = {arm: classroom.sizes[arm] for arm in classroom.select(languages)}
+        return {names[languages]: in_proportion(sizes)}

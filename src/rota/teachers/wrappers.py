@@ -9,7 +9,7 @@ import numpy as np
 
 from rota.measures import Measure
 from rota.teachers.base import Inform
-from rota.types import Alarm, Arm, Decision, Observation, RaisesAlarms, State, Teacher
+from rota.types import Alarm, Arm, Decision, Mixture, Observation, RaisesAlarms, State, Teacher
 
 
 @runtime_checkable
@@ -30,14 +30,20 @@ def alarms_of(teacher: Teacher, step: int) -> Iterable[Alarm]:
 
 
 class Warmup:
-    """Draws uniformly from ``arms`` while ``step < until``; afterwards the wrapped teacher decides.
+    """Draws uniformly from ``arms``, or mixtures by name, while ``step < until``; then the wrapped teacher decides.
 
     ``inform`` says what the wrapped teacher is told of the warm-up: ``none`` of it, the ``rewards`` only (through
     ``hear_reward``), or ``all``, as if the choices had been its own.
     """
 
     def __init__(
-        self, teacher: Teacher, arms: Sequence[Arm], rng: np.random.Generator, *, until: int, inform: Inform = "none"
+        self,
+        teacher: Teacher,
+        arms: Sequence[Arm] | Mapping[Arm, Mixture],
+        rng: np.random.Generator,
+        *,
+        until: int,
+        inform: Inform = "none",
     ) -> None:
         if not arms:
             raise ValueError("the warm-up has no arms; name at least one language")
@@ -46,6 +52,7 @@ class Warmup:
         if inform == "rewards" and not isinstance(teacher, HearsRewards):
             raise ValueError(f"{type(teacher).__name__} keeps no reward history; use inform none or all")
         self.teacher, self.arms, self.until, self.inform = teacher, tuple(arms), until, inform
+        self._mixtures = arms if isinstance(arms, Mapping) else {}
         self._rng = rng
         self._warming = False  # whether the decision in progress is one of ours
 
@@ -64,7 +71,7 @@ class Warmup:
         if not self._warming:
             return self.teacher.ask(step)
         arm = self.arms[int(self._rng.integers(len(self.arms)))]
-        return Decision(arm, why="warmup", probability=1 / len(self.arms))
+        return Decision(arm, why="warmup", probability=1 / len(self.arms), mixture=self._mixtures.get(arm))
 
     def tell(self, observation: Observation) -> Mapping[Arm, float] | None:
         if not self._warming or self.inform == "all":

@@ -16,7 +16,7 @@ from rota.measures import Measure, Scene
 from rota.runs.checkpoints import Checkpoints
 from rota.teachers import Classroom, TeacherConfig, build_teacher, teacher_from
 from rota.training.turns import Turns
-from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Decision, Observation, State
+from rota.types import Arm, Decision, Observation, State
 
 CLASSROOM = Classroom(
     {"az": 5, "be": 4, "tr": 90, "ru": 80},
@@ -106,10 +106,11 @@ class TeacherContract:
         return Rehearsal(self.config, self.classroom, seed)
 
     def test_it_chooses_known_arms_only(self) -> None:
-        known = {*self.classroom.arms, MIXED, MIXED_HIGH_RESOURCE}
+        known = set(self.classroom.arms)
         for decision in self.rehearsal().run(self.turns):
             chosen = {decision.arm} if decision.mixture is None else set(decision.mixture.shares)
             assert chosen <= known, f"{sorted(chosen - known)} is not among {sorted(known)}"
+            assert decision.mixture is None or decision.arm not in known, f"a mixture has the name {decision.arm!r}"
 
     def test_its_decisions_can_be_written_down(self) -> None:
         for decision in self.rehearsal().run(self.turns):

@@ -97,7 +97,7 @@ def stop_without_parent(
     grace: float = PARTING,
     end: Callable[[int], object] = os._exit,
 ) -> threading.Thread:
-    """Asks this process to stop, as SIGTERM does, soon after the one that started it is gone: nobody else would.
+    """Asks this process to stop, as SIGTERM does, soon after the process that started it has ended.
 
     A run then saves. A process that is still there after ``grace`` seconds waits for one that is not: it is ended.
     """

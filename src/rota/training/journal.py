@@ -49,6 +49,8 @@ class Journal:
             entry["scores"] = dict(decision.scores)
         if decided:
             state = decision.state()
+            if decision.mixture is not None and decision.mixture.fixed:
+                del state["mixture"]
             entry |= {name: state[name] for name in _MORE if name in state}
         self.steps.write(entry)
 

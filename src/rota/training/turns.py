@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from rota.measures import Measure
+from rota.runs.earlier import plays_and_losses
 from rota.types import Arm, Decision, Observation, State, Teacher
 
 Result = TypeVar("Result")
@@ -139,25 +140,9 @@ class Turns:
             self._plays = [(Decision.from_state(decision), updates) for decision, updates in state["plays"]]
             self._losses = {arm: (total, count) for arm, (total, count) in state["losses"].items()}
         else:
-            self._plays, self._losses = _first_version(self.decision, state, self.decide_every)
+            self._plays, self._losses = plays_and_losses(self.decision, state, self.decide_every)
         self.watches = self._broadcast(lambda: tuple(self.teacher.watches))
 
 
 def _decision(state: State | None) -> Decision | None:
     return None if state is None else Decision.from_state(state)
-
-
-def _first_version(
-    decision: Decision | None, state: State, decide_every: int
-) -> tuple[list[tuple[Decision, int]], dict[Arm, tuple[float, int]]]:
-    """Plays and losses from the updates by arm, the sum of all training losses and the decision in progress."""
-    played = Counter[Arm](state["played"])
-    mean = state["train_loss"] / max(1, played.total())
-    losses = {arm: (mean * updates, updates) for arm, updates in played.items()}
-    if decision is None or not played:
-        return [], losses
-    latest = state["step"] % decide_every or decide_every
-    earlier = [
-        (Decision(arm, why="not recorded"), updates - latest * (arm == decision.arm)) for arm, updates in played.items()
-    ]
-    return [*(play for play in earlier if play[1]), (decision, latest)], losses

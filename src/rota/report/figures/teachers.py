@@ -66,7 +66,7 @@ def scores_figure(row: Row) -> Picture | None:
         legend_below(figure, axes, columns=4)
         caption = (
             f"What {row.title} expected of each language when it chose (seed {run.seed}, means of windows; dashed: "
-            "low-resource). Curves that lie closer together than they waver are no preference."
+            "low-resource). Where curves differ by less than they fluctuate, there is no preference."
         )
         alt = f"Lines of the values that {row.title} gave to {', '.join(languages)} over the steps"
         title = f"What the teacher believed: {row.short}"

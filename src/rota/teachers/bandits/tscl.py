@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, Self, Unpack
+from typing import Any, ClassVar, Literal, Self, Unpack
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from rota.measures import DevLoss
+from rota.measures import DevLoss, JointGain
 from rota.settings import Count, Duration
 from rota.teachers.bandits.base import Bandit, Policy
 from rota.teachers.bandits.matiisen import Naive, Sampling, Window
 from rota.teachers.base import (
+    ROTA,
     Classroom,
+    Inform,
     LearnedConfig,
     LossKind,
     SizeChange,
+    Variant,
     WarmupConfig,
     WarmupField,
     fill_in,
 )
 from rota.teachers.card import Card
-from rota.teachers.rewards import SCALES, FirstReward, Reward, SameArmGain, ScaleName
+from rota.teachers.rewards import SCALES, FirstReward, MeasuredGain, Reward, SameArmGain, ScaleName
 from rota.teachers.wrappers import FirstVisits
 from rota.types import Arm, FloatArray, State, Teacher
 
@@ -35,6 +38,17 @@ RELEASED: dict[str, Any] = {
     "first_visits": "shuffled",
 }
 """What ``variant: released`` sets; the defaults are the paper's."""
+
+OWN_ROTA: dict[str, Any] = {
+    **ROTA,
+    "warmup": {"until": "10%"},
+    "first_visits": "after-warmup",
+    "first_reward": "skip",
+    "absolute": False,
+    "alpha": 0.2,
+    "epsilon": 0.16,
+}
+"""What ``variant: rota`` sets. It is told nothing of the warm-up; of arms that make the goal worse it wants less."""
 
 
 class TSCL(Bandit):
@@ -97,6 +111,7 @@ class TSCLConfig(LearnedConfig):
         source="the paper",
         reference="the paper, Algorithm 1; Matiisen et al. 2017, Teacher-Student Curriculum Learning",
     )
+    later: ClassVar[tuple[str, ...]] = ("reward_weights",)
     name: Literal["tscl"] = "tscl"
     warmup: WarmupField = Field(
         WarmupConfig(until=Duration("16k"), inform="all"),
@@ -107,9 +122,7 @@ class TSCLConfig(LearnedConfig):
     )
     alpha: float = Field(0.1, gt=0, le=1, description="weight of the newest reward (online, naive; paper: 0.1)")
     window: Count = Field(10, ge=2, description="losses or rewards remembered (naive, window, sampling; Matiisen: 10)")
-    policy: Literal["epsilon-greedy", "boltzmann"] = Field("epsilon-greedy", description="how values become a choice")
     epsilon: float = Field(0.1, ge=0, le=1, description="probability of a random choice (paper: 0.1)")
-    temperature: float = Field(4e-4, gt=0, description="of the boltzmann policy, in the unit of the values (Matiisen)")
     absolute: bool = Field(True, description="rank by |Q| (both papers; Matiisen's code: false)")
     first_reward: FirstReward = Field(
         "raw",
@@ -121,9 +134,13 @@ class TSCLConfig(LearnedConfig):
         description="every language once: at the start (algorithm), only if there is no warm-up (text), after-warmup, "
         "or the first language and then all in random order (shuffled: the released code)",
     )
-    reward_scale: ScaleName = Field("none", description="rewards as they are, by running quantiles, or as z-score")
-    reward_batch: Literal["current-language", "first-arm-train"] = Field(
-        "current-language", description="dev batch of the language played, or one training batch of the first language"
+    reward_scale: ScaleName = Field(
+        "none", description="rewards as they are, by running quantiles, as z-score, or as advantage over the expected"
+    )
+    reward_batch: Literal["current-language", "first-arm-train", "rotating"] = Field(
+        "current-language",
+        description="dev batch of the language played, or one training batch of the first language; rotating: dev "
+        "sentences of the goal, others for every choice, before and after it",
     )
     reward_tokens: Count = Field(8_000, ge=1, description="tokens of the reward batch (paper: 8k)")
     reward_loss: LossKind = Field("plain", description="cross-entropy, or label-smoothed as in the released code")
@@ -131,10 +148,14 @@ class TSCLConfig(LearnedConfig):
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, values: Any) -> Any:
-        return fill_in(values, RELEASED, inform={"scaled": "all", "paper": "all", "released": "all"})
+        inform: dict[Variant, Inform] = {"scaled": "all", "paper": "all", "released": "all", "rota": "none"}
+        return fill_in(values, {"released": RELEASED, "rota": OWN_ROTA}, inform)
 
     @model_validator(mode="after")
     def _check_rewards(self) -> Self:
+        self.check_reward(self.reward_batch)
+        if self.reward_batch == "rotating" and self.algorithm in ("naive", "window"):
+            raise ValueError(f"algorithm {self.algorithm!r} fits slopes to losses; a rotating reward batch gives gains")
         for name in ("first_reward", "reward_scale"):
             value = getattr(self, name)
             if self.algorithm in ("naive", "window") and value != type(self).model_fields[name].default:
@@ -168,32 +189,43 @@ class TSCLConfig(LearnedConfig):
         - The first reward is none, and a language without a reward is chosen first. The paper's first reward, minus the
           loss, takes a share of the choices to decay that a run of 150k steps does not notice and a short one does.
         """
-        changed: dict[str, Any] = {"reward_tokens": to.rewarded(self.reward_tokens)}
-        if to.share >= 1:
-            return super().scaled(to) | changed
+        rota = self.variant == "rota"
         warmup = 0 if self.warmup is None else to.in_proportion(self.warmup.until)
-        every = to.block(max(10, self.decide_every), warmup)
+        every = self.block(to, max(10, self.decide_every), warmup)
+        changed: dict[str, Any] = {"reward_tokens": self.rewarded(to, every, self.reward_tokens)}
+        if to.share >= 1 and not rota:
+            return super().scaled(to) | changed
         decisions = max(1, (to.steps - warmup) // every)
         changed["decide_every"] = every
+        if rota:
+            return super().scaled(to) | changed
         if self.algorithm in ("online", "naive"):
             changed["alpha"] = min(0.9, self.alpha * min(3.0, max(1.0, math.sqrt(1_340 / decisions))))
         if self.algorithm == "online" and self.first_reward == "raw":
             changed["first_reward"] = "untried"
         return super().scaled(to) | changed
 
+    @property
+    def reward_measure(self) -> DevLoss | JointGain:
+        if self.reward_batch == "rotating":
+            return JointGain(tokens=self.reward_tokens, weights=self.reward_weights)
+        return DevLoss(
+            tokens=self.reward_tokens,
+            smoothed=self.reward_loss == "smoothed",
+            data="first-arm-train" if self.reward_batch == "first-arm-train" else "dev",
+        )
+
     def _bandit(self, arms: Sequence[Arm], rng: np.random.Generator) -> Bandit:
         policy = Policy(
-            measure=DevLoss(
-                tokens=self.reward_tokens,
-                smoothed=self.reward_loss == "smoothed",
-                data="first-arm-train" if self.reward_batch == "first-arm-train" else "dev",
-            ),
+            measure=self.reward_measure,
             epsilon=self.epsilon,
-            temperature=self.temperature if self.policy == "boltzmann" else None,
+            temperature=None if self.policy == "epsilon-greedy" else self.temperature,
+            explores=self.policy == "epsilon-boltzmann",
             absolute=self.absolute,
         )
         first: FirstReward = "skip" if self.first_reward == "untried" else self.first_reward
-        reward = SCALES[self.reward_scale](SameArmGain(first))
+        gain = MeasuredGain() if self.reward_batch == "rotating" else SameArmGain(first)
+        reward = SCALES[self.reward_scale](gain)
         if self.algorithm == "naive":
             return Naive(arms, rng, alpha=self.alpha, window=self.window, **policy)
         if self.algorithm == "window":

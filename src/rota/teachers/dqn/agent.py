@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rota.measures import JointLoss, Measure
+from rota.measures import JointGain, JointLoss, Measure
 from rota.teachers.base import Classroom
-from rota.teachers.choice import epsilon_greedy, random_choice
+from rota.teachers.choice import epsilon_boltzmann, epsilon_greedy, random_choice
 from rota.teachers.dqn.config import DQNConfig
-from rota.teachers.rewards import dev_losses, joint_loss, measured
+from rota.teachers.rewards import dev_losses, joint_gain, joint_loss, measured
 from rota.types import Arm, Decision, FloatArray, Observation, State
 
 
@@ -53,6 +53,9 @@ class DQN:
         scores = self.q_values(self._state)
         waiting = self.config.below_replay_minimum == "random" and len(self.replay) < self.config.replay_minimum
         epsilon = 1.0 if waiting else self.epsilon_at(step)
+        if self.config.policy == "epsilon-boltzmann":
+            temper = {"epsilon": epsilon, "temperature": self.config.temperature}
+            return epsilon_boltzmann(self.arms, scores, scores, self._rng, **temper)
         return epsilon_greedy(self.arms, scores, scores, self._rng, epsilon=epsilon)
 
     @torch.no_grad()
@@ -93,6 +96,8 @@ class DQN:
         measure = self.config.reward_measure
         if isinstance(measure, JointLoss):
             return joint_loss(observation, measure)
+        if isinstance(measure, JointGain):
+            return joint_gain(observation, measure)
         return dev_losses(observation, measure)[observation.decision.arm]
 
     def _group_losses(self, observation: Observation) -> FloatArray:

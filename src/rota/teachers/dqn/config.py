@@ -6,25 +6,28 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
-from rota.measures import DevLoss, GroupLosses, JointLoss
+from rota.measures import DevLoss, GroupLosses, JointGain, JointLoss
 from rota.settings import ConfigError, Count, Duration, DurationField
 from rota.teachers.base import (
     EXACT,
+    ROTA,
     Classroom,
+    Inform,
     LearnedConfig,
     LossKind,
     SizeChange,
+    Variant,
     WarmupConfig,
     WarmupField,
     fill_in,
 )
 from rota.teachers.card import Card
-from rota.teachers.rewards import REWARDS, SCALES, Reward, RewardName, ScaleName
+from rota.teachers.rewards import REWARDS, SCALES, MeasuredGain, Reward, RewardName, ScaleName
 from rota.types import Teacher
 
 logger = logging.getLogger(__name__)
@@ -51,6 +54,9 @@ RELEASED: dict[str, Any] = {
 }
 """What ``variant: released`` sets; the defaults are the paper's. The released warm-up tells the rewards."""
 
+OWN_ROTA: dict[str, Any] = {**ROTA, "epsilon_floor": 0.16, "refresh": "1/8"}
+"""What ``variant: rota`` sets; an eighth of the state is measured again at each choice, to keep it cheap."""
+
 
 class DQNConfig(LearnedConfig):
     """Q network over the dev losses of all languages (Algorithm 2 and Section 4; values from Kumar et al. 2019)."""
@@ -63,6 +69,7 @@ class DQNConfig(LearnedConfig):
         source="the paper",
         reference="the paper, Algorithm 2; Mnih et al. 2013; Kumar et al. 2019",
     )
+    later: ClassVar[tuple[str, ...]] = ("policy", "temperature", "reward_weights")
     name: Literal["dqn"] = "dqn"
     warmup: WarmupField = Field(
         WarmupConfig(until=Duration("16k")),
@@ -95,9 +102,13 @@ class DQNConfig(LearnedConfig):
     reward: RewardName = Field(
         "step-gain", description="loss before minus loss now (paper), or gain-over-mean (released)"
     )
-    reward_scale: ScaleName = Field("none", description="rewards as they are, by running quantiles, or as z-score")
-    reward_batch: Literal["joint", "current-language"] = Field(
-        "joint", description="multilingual dev batch, or that of the language played"
+    reward_scale: ScaleName = Field(
+        "none", description="rewards as they are, by running quantiles, as z-score, or as advantage over the expected"
+    )
+    reward_batch: Literal["joint", "current-language", "rotating"] = Field(
+        "joint",
+        description="multilingual dev batch, or that of the language played; rotating: dev sentences of the goal, "
+        "others for every choice, before and after it",
     )
     reward_tokens: Count = Field(8_000, ge=1, description="tokens of the reward batch (paper: 8k; released: 1,000)")
     reward_loss: LossKind = Field("plain", description="cross-entropy, or label-smoothed as in the released code")
@@ -119,7 +130,8 @@ class DQNConfig(LearnedConfig):
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, values: Any) -> Any:
-        filled = fill_in(values, RELEASED, inform={"scaled": "none", "paper": "none", "released": "rewards"})
+        inform: dict[Variant, Inform] = {"scaled": "none", "paper": "none", "released": "rewards", "rota": "none"}
+        filled = fill_in(values, {"released": RELEASED, "rota": OWN_ROTA}, inform)
         exact = isinstance(filled, Mapping) and filled.get("variant") in EXACT
         return {"state_sentences": "first", **filled} if exact else filled
 
@@ -127,6 +139,11 @@ class DQNConfig(LearnedConfig):
     def _fits_together(self) -> Self:
         if self.observe_every not in (None, self.decide_every):
             raise ValueError(f"observe_every is {self.observe_every}; DQN observes at every choice: leave it out")
+        self.check_reward(self.reward_batch)
+        if self.reward_batch == "rotating" and self.reward != type(self).model_fields["reward"].default:
+            raise ValueError(f"reward is {self.reward!r}, but a rotating reward batch gives the gain itself; remove it")
+        if self.policy == "boltzmann":
+            raise ValueError("policy is 'boltzmann'; DQN has epsilon-greedy and epsilon-boltzmann")
         if self.replay_minimum > self.replay_capacity:
             raise ValueError(
                 f"replay_minimum is {self.replay_minimum}; it must not exceed replay_capacity ({self.replay_capacity})"
@@ -166,7 +183,8 @@ class DQNConfig(LearnedConfig):
             logger.warning("%s; leave it out, or write for example 33%%", random)
 
     def make_reward(self) -> Reward:
-        return SCALES[self.reward_scale](REWARDS[self.reward]())
+        gain = MeasuredGain() if self.reward_batch == "rotating" else REWARDS[self.reward]()
+        return SCALES[self.reward_scale](gain)
 
     def epsilon_at(self, steps: int) -> Callable[[int], float]:
         """The probability of a random choice by step, in a run of ``steps`` steps."""
@@ -177,7 +195,9 @@ class DQNConfig(LearnedConfig):
         return partial(linear_epsilon, warmup=warmup, decay=decay, floor=self.epsilon_floor)
 
     @property
-    def reward_measure(self) -> JointLoss | DevLoss:
+    def reward_measure(self) -> JointLoss | JointGain | DevLoss:
+        if self.reward_batch == "rotating":
+            return JointGain(tokens=self.reward_tokens, weights=self.reward_weights)
         kind = JointLoss if self.reward_batch == "joint" else DevLoss
         return kind(tokens=self.reward_tokens, smoothed=self.reward_loss == "smoothed")
 
@@ -212,12 +232,12 @@ class DQNConfig(LearnedConfig):
         """
         warmup = 0 if self.warmup is None else self.warmup.until.steps(to.steps_before)
         before, warmup_now = self._decisions(to.steps_before, warmup), round(warmup * to.share)
-        every = max(1, to.block(self.decide_every, warmup_now) // to.more_decisions)
+        every = max(1, self.block(to, self.decide_every, warmup_now) // to.more_decisions)
         parts = self.state_measure.refresh_every * max(1, self.decide_every // every if to.more_decisions > 1 else 1)
         now = max(1, (to.steps - warmup_now) // every)
         minimum = min(max(1, round(self.replay_minimum * now / before)), max(1, now // 2))
         return super().scaled(to) | {
-            "reward_tokens": to.rewarded(self.reward_tokens),
+            "reward_tokens": self.rewarded(to, every, self.reward_tokens),
             "decide_every": every,
             "refresh": "1" if parts == 1 else f"1/{parts}",
             "epsilon_steps": to.in_proportion(self.epsilon_steps),

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from rota.measures import Measure, WeightChange
-from rota.teachers.base import Classroom, Languages, TeacherConfig
+from rota.teachers.base import FEWEST, Classroom, Languages, TeacherConfig
 from rota.teachers.card import Card
 from rota.teachers.rewards import measured
 from rota.types import Arm, Decision, Observation, State
@@ -82,10 +82,22 @@ class WeightChangeConfig(TeacherConfig):
         reference="Atrio et al. 2024, Can the Variation of Model Weights be used as a Criterion for Self-Paced NMT?",
     )
     name: Literal["weight-change"] = "weight-change"
-    decide_every: int = Field(50, ge=1, description="updates between two choices, over which weights are compared")
+    follows_length: ClassVar[tuple[str, ...]] = ("decide_every",)
+    decide_every: int = Field(
+        50, ge=1, description="updates between two choices, over which weights are compared; fewer in a short run"
+    )
     languages: Languages = Field("all", description="all, high-resource, low-resource, or a list")
     smoothing: float = Field(0.9, ge=0, lt=1, description="weight of the old value of a language's change")
     longest: int = Field(20, ge=1, description="choices after which the language changes in any case")
+
+    def fitted(self, steps: int, tokens: int) -> TeacherConfig:  # noqa: ARG002 - a matter of updates
+        """In runs of fewer than 4,000 updates choices are shorter, so that there are 80: else some arms get none."""
+        if "decide_every" in self.model_fields_set:
+            return self
+        written = {name: getattr(self, name) for name in self.model_fields_set}
+        fitted = type(self).model_validate({**written, "decide_every": max(1, min(50, steps // FEWEST))})
+        fitted.__pydantic_fields_set__.intersection_update(self.model_fields_set)
+        return fitted
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> WeightPaced:  # noqa: ARG002 - nothing is drawn
         return WeightPaced(classroom.select(self.languages), smoothing=self.smoothing, longest=self.longest)

@@ -13,7 +13,7 @@ from rota.measures import Measure
 from rota.settings import ConfigError, Duration, DurationField, Settings
 from rota.teachers.base import Classroom, Languages, OpenLoopConfig
 from rota.teachers.card import Card
-from rota.teachers.static import Static, Temperature
+from rota.teachers.static import Static, StaticConfig, Temperature
 from rota.types import Arm, Decision, Observation, State
 
 Shape = Literal["step", "linear", "cosine"]
@@ -85,7 +85,7 @@ class AnnealedTemperature:
         self._rng.bit_generator.state = state["rng"]
 
 
-class TemperatureConfig(OpenLoopConfig):
+class TemperatureConfig(StaticConfig):
     """Shares proportional to size ** (1 / temperature) (Arivazhagan et al. 2019), which may change on the way."""
 
     card = Card(
@@ -119,6 +119,10 @@ class TemperatureConfig(OpenLoopConfig):
         if self.schedule is None:
             return Temperature(sizes, rng, self.temperature)
         return AnnealedTemperature(sizes, rng, self.schedule, steps=classroom.steps)
+
+    def last_shares(self, classroom: Classroom) -> Mapping[Arm, float]:
+        teacher = self.build(classroom, np.random.default_rng(0))
+        return teacher.shares(classroom.steps) if isinstance(teacher, AnnealedTemperature) else teacher.shares
 
     def check(self, steps: int) -> None:
         super().check(steps)

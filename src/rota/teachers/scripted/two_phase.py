@@ -12,9 +12,9 @@ from rota.measures import Measure
 from rota.settings import ConfigError, Duration, parse_duration, written_duration
 from rota.teachers.base import Classroom, OpenLoopConfig, TeacherConfig
 from rota.teachers.card import Card
-from rota.teachers.scripted.temperature import AnnealedTemperature, TemperatureConfig
-from rota.teachers.static import FixedConfig, MixedConfig, ProportionalConfig, Static, UniformConfig
-from rota.types import MIXED, Arm, Decision, Observation, State, Teacher
+from rota.teachers.scripted.temperature import TemperatureConfig
+from rota.teachers.static import FixedConfig, MixedConfig, ProportionalConfig, UniformConfig
+from rota.types import Arm, Decision, Observation, State, Teacher
 
 LONGEST = 0.7
 """Of the run: the longest last phase that is computed from the sizes."""
@@ -134,9 +134,9 @@ class TwoPhaseConfig(OpenLoopConfig):
     def switch_step(self, classroom: Classroom) -> int:
         if isinstance(self.switch, Duration):
             return self.switch.steps(classroom.steps)
-        second = self.second.build(classroom, np.random.default_rng(0))
-        shares = second.shares(classroom.steps) if isinstance(second, AnnealedTemperature) else second.shares
-        return classroom.steps - last_phase(classroom, _low_resource_share(shares, classroom), self.epochs)
+        shares = self.second.last_shares(classroom)
+        low_resource = sum(share for arm, share in shares.items() if arm in classroom.low_resource)
+        return classroom.steps - last_phase(classroom, low_resource, self.epochs)
 
     def restarts_learning_rate_at(self, classroom: Classroom) -> int | None:
         return self.switch_step(classroom) if self.restart_learning_rate else None
@@ -146,10 +146,3 @@ class TwoPhaseConfig(OpenLoopConfig):
         if isinstance(self.switch, Duration) and self.switch.steps(steps) >= steps:
             comes = f"teacher.switch comes at step {self.switch.steps(steps):,} and the run has {steps:,}"
             raise ConfigError(f"{comes}: the second schedule would never decide; write for example teacher.switch: 50%")
-
-
-def _low_resource_share(shares: Mapping[Arm, float], classroom: Classroom) -> float:
-    """Of the updates; multilingual batches have the proportions of the corpus."""
-    if MIXED in shares:
-        shares = Static(classroom.target_tokens(), np.random.default_rng(0)).shares
-    return sum(share for arm, share in shares.items() if arm in classroom.low_resource)

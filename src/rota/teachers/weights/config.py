@@ -142,7 +142,7 @@ class WeightsConfig(TeacherConfig):
     # Of rules.
     temperature: float = Field(1.0, gt=0, description="of the rule softmax")
     eta: float | None = Field(None, gt=0, description="step size; null: so that a run can move a log-weight by about 5")
-    pull: float = Field(0.0, ge=0, lt=1, description="share of the way back to the prior at each change (rule mirror)")
+    pull: float = Field(0.0, ge=0, lt=1, description="how far each change returns to the prior, 0 to 1 (rule mirror)")
     epsilon: float = Field(0.1, ge=0, le=1, description="share of the choices that are uniform (rules exp3, exp3-s)")
     cap: float | None = Field(10.0, gt=0, description="largest reward / probability (rules exp3, exp3-s, odm)")
     horizon: DurationField = Field(Duration("50%"), description="time after which the rule exp3-s forgets")

@@ -100,7 +100,7 @@ class LogWeights(Rule, ABC):
 
 
 class Mirror(LogWeights):
-    """Mirror descent: log w += eta x value, after a share ``pull`` of the way back to the prior."""
+    """Mirror descent: log w += eta x value, after log w has moved towards the prior by the share ``pull``."""
 
     settings: ClassVar[tuple[str, ...]] = ("eta", "pull")
 

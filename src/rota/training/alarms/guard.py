@@ -1,7 +1,7 @@
 """The guard: when a teacher plays one arm only and the goal gets worse, choices fall back to a prior for a time.
 
 :class:`Guard` decides when, from the detectors, at validations; :class:`Guarded` is the teacher that obeys it. What is
-played then has ``why: guard`` in the records, so that nobody takes it for a choice of the algorithm.
+played then has ``why: guard`` in the records, so that it is not taken for a choice of the algorithm.
 """
 
 from __future__ import annotations

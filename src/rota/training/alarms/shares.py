@@ -1,10 +1,11 @@
 """Detectors of what a teacher plays: one arm nearly always, or an arm never. For teachers that learn.
 
-Schedules without feedback do what their config says, however small a share is, so nobody needs to be told.
+Schedules without feedback do what their config says, however small a share is, so they raise no such alarm.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -21,7 +22,7 @@ BEFORE_CHOICES = ("warmup", "first visit")
 """Why updates are made that are not the teacher's choice."""
 
 
-class _Window(Detector):
+class _Window(Detector, ABC):
     """Tokens by arm over the last ``updates`` updates that the teacher chose, looked at ``LOOKS`` times in a window."""
 
     LOOKS = 5
@@ -45,8 +46,9 @@ class _Window(Detector):
             return ()
         return self.look(step, {arm: seen.get(arm, 0) - self._marks[0].get(arm, 0) for arm in self.arms})
 
+    @abstractmethod
     def look(self, step: int, tokens: Mapping[Arm, int]) -> Iterable[Alarm]:
-        raise NotImplementedError
+        """Called with the tokens by arm of a whole window."""
 
     def state_dict(self) -> State:
         return {"chosen": self._chosen, "marks": [dict(mark) for mark in self._marks]}
@@ -57,29 +59,36 @@ class _Window(Detector):
 
 
 class OneArm(_Window):
-    """One of several arms has had nearly all tokens of a window. ``arm`` says which, as long as it goes on."""
+    """One of several arms has had nearly all tokens of a window. ``arm`` says which, as long as it goes on.
+
+    That alone is no reason for an alarm: good teachers stay with an arm for ten choices. It is raised when the same arm
+    has had nearly all of every window in three times that long.
+    """
 
     name = "one-arm"
 
     def __init__(self, arms: Sequence[Arm], updates: int) -> None:
         super().__init__(arms, updates)
         self.arm: Arm | None = None
+        self._in_a_row = 0  # looks at which it was this arm
 
     def look(self, step: int, tokens: Mapping[Arm, int]) -> Iterator[Alarm]:
         most = max(tokens, key=lambda arm: tokens[arm])
         total = sum(tokens.values())
-        self.arm = most if len(tokens) > 1 and total and tokens[most] >= NEARLY_ALL * total else None
-        if self.arm is not None:
-            share = f"{tokens[most] / total:.0%} of the tokens of the last {self.updates:,} updates"
+        found = most if len(tokens) > 1 and total and tokens[most] >= NEARLY_ALL * total else None
+        self._in_a_row = self._in_a_row + 1 if found is not None and found == self.arm else int(found is not None)
+        self.arm = found
+        if self._in_a_row > 2 * self.LOOKS:
+            share = f"{NEARLY_ALL:.0%} or more of the tokens of the last {3 * self.updates:,} updates"
             remedy = "the teacher may be stuck: compare with uniform, and let its settings follow the run's length"
             yield Alarm(step, self.name, most, f"{most} has had {share}; {remedy} (docs/teachers.md).")
 
     def state_dict(self) -> State:
-        return {**super().state_dict(), "arm": self.arm}
+        return {**super().state_dict(), "arm": self.arm, "in_a_row": self._in_a_row}
 
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
-        self.arm = state["arm"]
+        self.arm, self._in_a_row = state["arm"], state.get("in_a_row", 0)
 
 
 class NoUpdates(_Window):

@@ -20,6 +20,7 @@ from rota.measures import (
     GradientMoments,
     GradientProducts,
     GroupLosses,
+    JointGain,
     JointLoss,
     Measure,
     SourceGain,
@@ -36,6 +37,7 @@ from rota.training.gauges.gradients import GradientMomentsGauge, GradientProduct
 from rota.training.gauges.losses import (
     DevLossGauge,
     GroupLossesGauge,
+    JointGainGauge,
     JointLossGauge,
     TrainLossGauge,
     TrainSampleLossGauge,
@@ -51,6 +53,7 @@ GAUGES: Gauges = {
     TrainLoss: TrainLossGauge,
     DevLoss: DevLossGauge,
     JointLoss: JointLossGauge,
+    JointGain: JointGainGauge,
     GroupLosses: GroupLossesGauge,
     SourceGain: SourceGainGauge,
     TrainSampleLoss: TrainSampleLossGauge,

@@ -7,7 +7,16 @@ from functools import cached_property
 
 import numpy as np
 
-from rota.measures import DevLoss, GroupLosses, JointLoss, TrainLoss, TrainSampleLoss, Weights, mean_train_loss
+from rota.measures import (
+    DevLoss,
+    GroupLosses,
+    JointGain,
+    JointLoss,
+    TrainLoss,
+    TrainSampleLoss,
+    Weights,
+    mean_train_loss,
+)
 from rota.student.likelihood import TEMPERATURES, fit
 from rota.training.devsets import DevSets, Groups
 from rota.training.gauges.base import Gauge
@@ -88,6 +97,46 @@ class JointLossGauge(Gauge[JointLoss]):
         if self.batch.weights is None:
             return losses.per_token
         return float(losses.sums @ self.batch.weights / losses.tokens.sum())
+
+
+class JointGainGauge(Gauge[JointGain]):
+    """Remembers the loss before the updates; the sentences of the next time are measured with those of this one."""
+
+    def __init__(self, measure: JointGain, student: ProbedStudent, sets: DevSets) -> None:
+        super().__init__(measure, student, sets)
+        self._turn = 0
+        self._before: float | None = None
+
+    def begin(self, decision: Decision) -> None:  # noqa: ARG002 - whatever is played
+        if self._before is None:
+            if self.measure.weights == "recent":  # not before: a run that begins from a stem has none of its own there
+                self.student.keep_recent()
+            [self._before] = self._losses_of(self._turn)
+
+    def read(self, window: Window) -> float:  # noqa: ARG002 - whatever was played
+        assert self._before is not None
+        after, following = self._losses_of(self._turn, self._turn + 1)
+        gain = self._before - after
+        self._before, self._turn = following, self._turn + 1
+        return gain
+
+    def _losses_of(self, *turns: int) -> list[float]:
+        """The goal's loss on the sentences of each turn, from one call, so that they share the passes."""
+        sets, goal = self.sets, self.sets.goal
+        tokens = {language: max(1, int(self.measure.tokens * weight)) for language, weight in goal.items()}
+        batches = [
+            sets.sample("teacher", language, tokens[language], turn).batch() for turn in turns for language in goal
+        ]
+        losses = self.student.losses(batches, weights=self.measure.weights)
+        starts = np.cumsum([0, *(batch.sentences for batch in batches)][:-1])
+        sums, counts = (np.add.reduceat(values, starts).reshape(len(turns), len(goal)) for values in losses)
+        return [float(value) for value in (sums / counts) @ np.array(list(goal.values()))]
+
+    def state_dict(self) -> State:
+        return {"turn": self._turn, "before": self._before}
+
+    def load_state_dict(self, state: State) -> None:
+        self._turn, self._before = int(state["turn"]), state["before"]
 
 
 class GroupLossesGauge(Gauge[GroupLosses]):
