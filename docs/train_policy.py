@@ -15,31 +15,33 @@ from rota.simulation import ClassroomEnv
 from rota.simulation.league import play
 from rota.teachers import teacher_from
 
-STEPS = 3_000  # updates of an episode, with a choice every ten
-WORLDS = ("transfer", "noisy", "repeated")  # the policies know the second, with other numbers each time
+STEPS, DECIDE_EVERY = 3_000, 100  # an episode has thirty choices
+WORLDS = ("transfer", "noisy", "repeated")  # the policies know the last, with other numbers each time
 OTHERS = ("uniform", "proportional", "temperature", "tscl", "align")
 
 
 def train(path, choices):
     """PPO chooses one language, or, as ppo-mixture, the shares of all; DQN chooses one."""
     actions = "mixture" if path.stem == "ppo-mixture" else "arm"
-    env = ClassroomEnv("noisy", steps=STEPS, decide_every=10, actions=actions, vary=0.3)
-    common = {"policy_kwargs": {"net_arch": [64, 64]}, "seed": 1, "device": "cpu"}
+    env = ClassroomEnv("repeated", steps=STEPS, decide_every=DECIDE_EVERY, actions=actions, vary=0.2)
+    common = {"learning_rate": 1e-3, "gamma": 1.0, "seed": 1, "device": "cpu"}
     if path.stem == "dqn":
-        model = DQN("MlpPolicy", env, train_freq=4, exploration_fraction=0.5, **common)
+        model = DQN(
+            "MlpPolicy", env, learning_starts=600, target_update_interval=300, exploration_fraction=0.5, **common
+        )
     else:
-        model = PPO("MlpPolicy", env, n_steps=1_500, batch_size=500, gamma=1.0, **common)
+        model = PPO("MlpPolicy", env, n_steps=600, batch_size=200, policy_kwargs={"log_std_init": -1.0}, **common)
     model.learn(choices).save(path)
 
 
-def main(folder, choices=90_000, seeds=10, models=("ppo", "ppo-mixture", "dqn")):
+def main(folder, choices=12_000, seeds=10, models=("ppo", "ppo-mixture", "dqn")):
     torch.set_num_threads(1)
     teachers = {name: teacher_from(name).fitted(STEPS, 1) for name in OTHERS}
     for name in models:
         path = Path(folder) / f"{name}.zip"
         if not path.exists():
             train(path, int(choices))
-        teachers[f"sb3, {name}"] = teacher_from({"name": "sb3", "model": str(path)})
+        teachers[f"sb3, {name}"] = teacher_from({"name": "sb3", "model": str(path), "decide_every": DECIDE_EVERY})
     league = play(teachers, worlds=WORLDS, seeds=int(seeds), steps=STEPS)
     print(league.markdown())
     return league

@@ -48,6 +48,7 @@ def test_policies_are_trained_and_play_as_teachers(tmp_path, monkeypatch, capsys
     import train_policy
 
     monkeypatch.setattr(train_policy, "STEPS", 100)
+    monkeypatch.setattr(train_policy, "DECIDE_EVERY", 10)
     monkeypatch.setattr(train_policy, "OTHERS", ("uniform",))
     league = train_policy.main(tmp_path, 20, 2)
     assert {"sb3, ppo", "sb3, ppo-mixture", "sb3, dqn", "uniform"} <= set(league.gains)
