@@ -244,13 +244,15 @@ class Aligned(NamedTuple):
     """Dot products of an arm's updates since the last observation with the direction of the goal: sums of them.
 
     Each is, to first order, how far the update lowers the goal's dev loss, up to a factor that all arms share.
-    ``languages`` has, for each dev language, the sum of the products with its own direction and that of their squares.
+    ``languages`` has, for each dev language, the sum of the products with its own direction and that of their squares;
+    ``source`` has these two for the direction of the gain from the source, where that of the loss is the other one.
     """
 
     total: float
     squares: float
     updates: int
     languages: Mapping[str, tuple[float, float]] = MappingProxyType({})
+    source: tuple[float, float] = (0.0, 0.0)
 
 
 class Alignments(dict[str, Aligned]):
@@ -269,18 +271,20 @@ class Alignment(Measure):
     """How far the updates on each arm lead towards the goal: :class:`Alignments`, by arm played.
 
     Every ``refresh`` updates a new direction is taken: the gradient of the goal's dev loss, on ``tokens`` of each
-    language in rotation, at the student's averaged weights, scaled to length one. Every update then leaves the dot
-    product of its own gradient with it, which costs next to nothing. Of these measures a teacher can watch one.
+    language in rotation, at the student's averaged weights, scaled to length one and averaged with the directions
+    before, which count ``memory``. Every update then leaves the dot product of its own gradient with it, which costs
+    next to nothing. Of these measures a teacher can watch one.
 
     ``direction``: ``source-gain`` is the gradient of the dev loss minus the dev loss with the sources of other
-    sentences; ``both`` is the sum of the two directions, each of length one. ``metric``: Adam divides its steps by
+    sentences; ``both``: products with either, apart. ``metric``: Adam divides its steps by
     the root of its second moments. ``languages``: also by dev language, which takes memory for one more direction each.
     """
 
     record: ClassVar[str | None] = "alignment"
-    refresh: int = 120  # updates
-    tokens: int = 150  # target tokens of each language, about
-    direction: Literal["loss", "source-gain", "both"] = "loss"
+    refresh: int = 60  # updates
+    tokens: int = 70  # target tokens of each language, about
+    memory: float = 0.8  # the first direction has 1 / (1 - memory) times the tokens
+    direction: Literal["loss", "source-gain", "both"] = "both"
     weights: Weights = "average"
     decay: float = 0.98  # of the averaged weights, unless student.average says otherwise
     metric: Literal["adam", "none"] = "adam"
@@ -292,19 +296,23 @@ class Alignment(Measure):
         return Alignments({arm: self._aligned(scene.effects[arm], updates) for arm, (_, updates) in played})
 
     def written(self, value: Mapping[str, Aligned]) -> dict[str, Any]:
-        """Sums, sums of squares and updates of each arm; those by language under ``languages``, rounded."""
+        """Sums, sums of squares and updates of each arm, then those by language, rounded, then those of the source."""
         written: dict[str, Any] = {arm: list(aligned[:3]) for arm, aligned in value.items()}
         if self.languages:
             written = {
                 arm: [*sums, {name: [float(f"{x:.4g}") for x in pair] for name, pair in value[arm].languages.items()}]
                 for arm, sums in written.items()
             }
+        if self.direction == "both":
+            written = {arm: [*sums, *value[arm].source] for arm, sums in written.items()}
         return written
 
     def _aligned(self, effects: Mapping[str, float], updates: int) -> Aligned:
         mean = sum(effects.values()) / len(effects)
         by_language = {name: (updates * effect, updates * effect**2) for name, effect in effects.items()}
-        return Aligned(updates * mean, updates * mean**2, updates, by_language if self.languages else {})
+        sums = updates * mean, updates * mean**2
+        source = sums if self.direction == "both" else (0.0, 0.0)
+        return Aligned(*sums, updates, by_language if self.languages else {}, source)
 
 
 class Products(NamedTuple):

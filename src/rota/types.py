@@ -363,8 +363,11 @@ class ProbedStudent(Student, Protocol):
         """
         ...
 
-    def follow(self, direction: Gradient | None, others: Sequence[Gradient] = ()) -> None:
-        """From now on every update leaves a :class:`Projection` on these directions; None: no longer."""
+    def follow(self, direction: Gradient | None, others: Sequence[Gradient] = (), memory: float = 0.0) -> None:
+        """From now on every update leaves a :class:`Projection` on these directions; None: no longer.
+
+        Each is averaged with the one before it in its place, which counts ``memory``, and keeps its own length.
+        """
         ...
 
     def examine(

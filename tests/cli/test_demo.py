@@ -60,3 +60,13 @@ def test_without_a_registry_it_says_so_and_uses_generated_languages(rota, tiny, 
     assert "no package registry can be reached" in output
     assert "their scores say nothing about real ones" in output
     assert (tiny / "demo" / "synthetic" / "uniform" / "shares.png").exists()
+
+
+def test_it_can_be_made_shorter_and_says_so_in_what_to_try_next(rota, tiny):
+    code, output, error = rota("demo", "--corpus", "synthetic", "--steps", "30")
+    assert code == 0, error
+    assert "trained 30 steps" in output
+    assert "--steps 30 --teacher proportional" in output
+    code, _, error = rota("demo", "--corpus", "synthetic", "--steps", "5")
+    assert code == 2
+    assert "--steps" in error

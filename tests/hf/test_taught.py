@@ -1,6 +1,8 @@
 """Hugging Face's trainer with a teacher, on a tiny random model: who is trained on, what is saved, what is refused."""
 
 import json
+import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +15,9 @@ from rota.hf import Lessons, LessonSampler, taught
 from rota.hf.report import shares_over_time, write_report
 from rota.hf.sources import SourceGainOfExamples, lenders, with_source_of
 from rota.hf.student import Examples, ExampleSets, ModelStudent
-from rota.measures import SourceGain
+from rota.hf.trainer import _check as check_trainer
+from rota.hf.trainer import _probe as make_trainers_probe
+from rota.measures import Alignment, SourceGain
 from rota.settings import ConfigError
 from rota.training.turns import Window
 from rota.types import SentenceLosses
@@ -201,15 +205,68 @@ def length_grouping():
     return {"group_by_length": True} if "group_by_length" in fields else {"train_sampling_strategy": "group_by_length"}
 
 
+def pretended(**changes):
+    """A trainer as far as the checks before training look at it."""
+    args = {"group_by_length": False, "packing": False, "auto_find_batch_size": False, "dataloader_num_workers": 0}
+    accelerator = SimpleNamespace(
+        **{"split_batches": False, "dispatch_batches": None, **changes.pop("accelerator", {})}
+    )
+    dataset = changes.pop("train_dataset", range(25))
+    return SimpleNamespace(args=SimpleNamespace(**{**args, **changes}), accelerator=accelerator, train_dataset=dataset)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"packing": True}, "packing puts examples of several arms into one; set packing=False"),
+        ({"accelerator": {"split_batches": True}}, "split_batches and dispatch_batches cut updates differently"),
+        ({"accelerator": {"dispatch_batches": True}}, "split_batches and dispatch_batches cut updates differently"),
+        ({"train_dataset": None}, "train_dataset has no length"),
+        ({"train_dataset": iter(())}, "train_dataset has no length"),
+        ({"train_sampling_strategy": "group_by_length"}, "sorting examples by length"),
+    ],
+)
+def test_settings_that_undo_the_choices_are_refused(changes, why):
+    lessons = Lessons({"az": language(30, 5, 1), "tr": language(60, 20, 1)})
+    check_trainer(pretended(), lessons)
+    with pytest.raises(ConfigError, match=re.escape(why)):
+        check_trainer(pretended(**changes), lessons)
+
+
+def test_zero_3_is_refused_with_alignment_only():
+    plugin = SimpleNamespace(zero_stage=3)
+    accelerator = SimpleNamespace(state=SimpleNamespace(deepspeed_plugin=plugin))
+    lessons = SimpleNamespace(dev=None, sizes={"az": 5})
+    trainer = SimpleNamespace(lessons=lessons, is_deepspeed_enabled=True, accelerator=accelerator, eval_dataset=None)
+    sampler = SimpleNamespace(turns=SimpleNamespace(watches=[Alignment()]))
+    with pytest.raises(ConfigError, match="ZeRO-3 shards the weights"):
+        make_trainers_probe(trainer, sampler)
+    plugin.zero_stage = 2
+    with pytest.raises(ConfigError, match="no dev examples for az"):  # the next check
+        make_trainers_probe(trainer, sampler)
+
+
+def test_language_models_have_no_gate():
+    """Nothing in their examples says what the source is: by default they do without, and asked for it is refused."""
+    lessons = Lessons({"az": language(30, 5, 1), "tr": language(60, 20, 1)}, {"name": "align", "start": 0})
+    lessons.begin(update=4, steps=50, sources=False)
+    assert lessons.config.gate is False
+    lessons = Lessons({"az": language(30, 5, 1), "tr": language(60, 20, 1)}, {"name": "align", "gate": True})
+    with pytest.raises(ConfigError, match="needs to know what in an example is the source"):
+        lessons.begin(update=4, steps=50, sources=False)
+
+
 class Endless(IterableDataset):
     def __iter__(self):
         yield from ()
 
 
 def test_other_data_sets_than_those_of_the_lessons_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="has no length"):
-        Lessons({"az": Endless()})
+    for endless in (Endless(), language(30, 5, 1).to_iterable_dataset()):
+        with pytest.raises(ValueError, match="has no length"):
+            Lessons({"az": endless})
     lessons, trainer = make(tmp_path, "uniform", eval_strategy="no")
+    assert trainer.args.ignore_data_skip  # the sampler itself goes on where it was
     again = Lessons({"az": language(30, 5, 1)})
     with pytest.raises(ConfigError, match="train_dataset has 120 examples and the lessons 5"):
         taught(Seq2SeqTrainer)(model=model(), args=trainer.args, train_dataset=lessons.dataset, lessons=again)

@@ -19,7 +19,7 @@ CLASSROOM = Classroom({"az": 5, "be": 4, "tr": 90, "ru": 80}, low_resource=("az"
 
 
 def make(**settings):
-    values = {"name": "align", "protect": 0.0, "gate": False, **settings}
+    values = {"name": "align", "protect": 0.0, "gate": False, "direction": "loss", "prior": None, "rate": 4, **settings}
     return build_teacher(teacher_from(values), CLASSROOM, np.random.default_rng(1))
 
 
@@ -36,36 +36,41 @@ def shares(teacher, step):
 class ByHand:
     """Mean and variance of each arm by explicit weights of every window, and the tilt, in dictionaries."""
 
-    def __init__(self, half_life=60, kappa=20, rate=4, limit=2, forgotten=1, floor=0.02):
+    def __init__(self, half_life=60, kappa=20, rate=4, limit=2, forgotten=1, floor=0.02, directions=("loss",)):
+        self.directions = directions
         self.half_life, self.kappa, self.rate = half_life, kappa, rate
         self.limit, self.forgotten, self.floor = limit, forgotten, floor
         self.windows = {arm: [] for arm in ARMS}
         self.tilt = dict.fromkeys(ARMS, 0.0)
         self.shares = dict.fromkeys(ARMS, 1 / len(ARMS))
 
-    def _statistics(self, arm):
+    def _statistics(self, arm, direction):
         count = total = squares = 0.0
         later = 0
         for window in reversed(self.windows[arm]):
             weight = 0.5 ** (later / self.half_life)
+            sums = (window.total, window.squares) if direction == "loss" else window.source
             count += weight * window.updates
-            total += weight * window.total
-            squares += weight * window.squares
+            total += weight * sums[0]
+            squares += weight * sums[1]
             later += window.updates
         return count, total / count, squares / count - (total / count) ** 2
+
+    def _advantages(self, direction):
+        known = {arm: self._statistics(arm, direction) for arm in ARMS if self.windows[arm]}
+        together = sum(self.shares[arm] for arm in known)
+        baseline = sum(self.shares[arm] * mean for arm, (_, mean, _) in known.items()) / together
+        deviation = math.sqrt(sum(variance for _, _, variance in known.values()) / len(known))
+        return {
+            arm: (mean - baseline) / deviation * count / (count + self.kappa) for arm, (count, mean, _) in known.items()
+        }
 
     def tell(self, aligned):
         for arm, window in aligned.items():
             self.windows[arm].append(window)
-        known = {arm: self._statistics(arm) for arm in ARMS if self.windows[arm]}
-        together = sum(self.shares[arm] for arm in known)
-        baseline = sum(self.shares[arm] * mean for arm, (_, mean, _) in known.items()) / together
-        deviation = math.sqrt(sum(variance for _, _, variance in known.values()) / len(known))
+        advantages = [self._advantages(direction) for direction in self.directions]
         for arm in ARMS:
-            advantage = 0.0
-            if arm in known:
-                count, mean, _ = known[arm]
-                advantage = (mean - baseline) / deviation * count / (count + self.kappa)
+            advantage = sum(each.get(arm, 0.0) for each in advantages)
             moved = (1 - self.forgotten) * self.tilt[arm] + self.rate * advantage
             self.tilt[arm] = min(self.limit, max(-self.limit, moved))
         weights = {arm: math.exp(tilt) for arm, tilt in self.tilt.items()}
@@ -80,13 +85,19 @@ def windows(rng, count):
     for _ in range(count):
         played = rng.choice(len(ARMS), size=10, p=(0.5, 0.2, 0.2, 0.1))
         products = {arm: rng.normal(means[arm], 1.0, int((played == i).sum())) for i, arm in enumerate(ARMS)}
-        yield {arm: Aligned(float(u.sum()), float((u**2).sum()), len(u)) for arm, u in products.items() if len(u)}
+        others = {arm: rng.normal(-means[arm] / 3, 2.0, len(u)) for arm, u in products.items()}
+        yield {
+            arm: Aligned(u.sum(), (u**2).sum(), len(u), source=(others[arm].sum(), (others[arm] ** 2).sum()))
+            for arm, u in products.items()
+            if len(u)
+        }
 
 
 @pytest.mark.parametrize(
     ("settings", "by_hand"),
     [
         ({}, {}),
+        ({"direction": "both"}, {"directions": ("loss", "source-gain")}),
         ({"half_life": 7, "shrinkage": 3}, {"half_life": 7, "kappa": 3}),
         ({"rate": 0.2, "pull_back": 0.02, "floor": 0.05}, {"rate": 0.2, "forgotten": 0.02, "floor": 0.05}),
         ({"rate": 9, "limit": 0.5}, {"rate": 9, "limit": 0.5}),
@@ -147,7 +158,8 @@ def test_a_language_that_the_goal_does_not_name_has_the_floor_alone():
 def test_the_arms_of_a_language_share_what_it_keeps_and_an_open_one_has_it_all():
     arms = {"gl": 50, "gl-web": 70, "pt": 90}
     room = Classroom(arms, ("gl",), steps=200, language_of={"gl": "gl", "gl-web": "gl", "pt": "pt"})
-    config = teacher_from({"name": "align", "protect": 0.6, "direction": "none", "gate_every": 20, "gate_tokens": 200})
+    settings = {"protect": 0.6, "direction": "none", "gate_every": 20, "gate_tokens": 200, "gate_from": 0.05}
+    config = teacher_from({"name": "align", "prior": None, **settings})
     teacher = build_teacher(config, room, np.random.default_rng(1))
     # Each language keeps 0.6 * 0.5; what is left, 0.4, is divided evenly.
     assert shares(teacher, 0) == pytest.approx({"gl": 0.15 + 0.4 / 3, "gl-web": 0.15 + 0.4 / 3, "pt": 0.3 + 0.4 / 3})
@@ -191,7 +203,16 @@ def test_no_language_is_protected_where_that_is_not_wanted_or_nothing_is_known()
 
 
 def gated(**settings):
-    return make(gate=True, direction="none", floor=0.04, gate_every=20, gate_tokens=200, gate_at=0.25, **settings)
+    return make(
+        gate=True,
+        direction="none",
+        floor=0.04,
+        gate_every=20,
+        gate_tokens=200,
+        gate_at=0.25,
+        gate_from=0.05,
+        **settings,
+    )
 
 
 GAINS = {"az": 0.002, "be": 0.04, "tr": 0.2, "ru": 0.12}

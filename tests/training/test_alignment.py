@@ -95,9 +95,6 @@ def direction_by_hand(store, sets, student, kind, tokens, turn=0, languages=None
         source, lengths = dev.source.gather(lent)
         loss = loss + mean_loss(network, student, right)
         wrong = wrong + mean_loss(network, student, replace(right, source=source, source_lengths=lengths))
-    if kind == "both":
-        found = (divided_by_adam(student, network, falls) for falls in (loss, loss - wrong))
-        return [one + other for one, other in zip(*found, strict=True)]
     return divided_by_adam(student, network, loss if kind == "loss" else loss - wrong)
 
 
@@ -118,24 +115,29 @@ def unit(tensors):
 @pytest.mark.parametrize("kind", ["loss", "source-gain", "both"])
 def test_the_dot_product_is_that_of_plain_autograd(store, sets, kind):
     student = student_of(store)
-    measure = Alignment(tokens=60, direction=kind, decay=0.9)
-    expected = direction_by_hand(store, sets, student, kind, 60)
+    measure = Alignment(tokens=60, memory=0, direction=kind, decay=0.9)
+    kinds = ["loss", "source-gain"] if kind == "both" else [kind]
+    expected = [direction_by_hand(store, sets, student, each, 60) for each in kinds]
     probe, decision = Probe(student, sets), Decision("lato", "told")
     probe.begin([measure], decision)
     batch = next(make_stream(store, "lato", 100, seed=1))
     student.update([batch])
     gradients = [parameter.grad for parameter in student.network.parameters()]
     clipped = min(1.0, 5.0 / student.gradient_norm)
-    product = sum(float((d * g).sum()) for d, g in zip(expected, gradients, strict=True)) / clipped
+    product, *source = (
+        sum(float((d * g).sum()) for d, g in zip(direction, gradients, strict=True)) / clipped for direction in expected
+    )
     probe.updated([measure], decision)
-    found = probe.read(4, [measure], NOTHING)[measure]
-    assert found == {"lato": Aligned(pytest.approx(product, rel=1e-3), pytest.approx(product**2, rel=2e-3), 1)}
+    found = probe.read(4, [measure], NOTHING)[measure]["lato"]
+    assert found[:3] == (pytest.approx(product, rel=1e-3), pytest.approx(product**2, rel=2e-3), 1)
+    dot = source[0] if source else 0.0
+    assert found.source == (pytest.approx(dot, rel=1e-3), pytest.approx(dot**2, rel=2e-3))
     assert product != 0
 
 
 def test_without_adams_metric_and_at_the_raw_weights(store, sets):
     student = student_of(store)
-    measure = Alignment(tokens=60, weights="raw", metric="none")
+    measure = Alignment(tokens=60, memory=0, weights="raw", metric="none", direction="loss")
     losses = [mean_loss(student.network, student, sets.sample("teacher", arm, 60).batch()) for arm in store.languages]
     expected = unit(torch.autograd.grad(sum(losses), list(student.network.parameters())))
     Probe(student, sets).begin([measure], Decision("lala", "told"))
@@ -143,9 +145,30 @@ def test_without_adams_metric_and_at_the_raw_weights(store, sets):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-6)
 
 
+def test_a_direction_is_averaged_with_those_before_it(store, sets):
+    student, measure = student_of(store), Alignment(refresh=1, tokens=60, memory=0.75, direction="both", decay=0.9)
+    probe, stream, expected = Probe(student, sets), make_stream(store, "lala", 100, seed=1), None
+    for turn in range(3):
+        tokens = 60 if turn else 240
+        kinds = [direction_by_hand(store, sets, student, kind, tokens, turn) for kind in ("loss", "source-gain")]
+        if expected is None:
+            expected = kinds
+        else:
+            expected = [
+                unit([0.75 * old + 0.25 * new for old, new in zip(before, now, strict=True)])
+                for before, now in zip(expected, kinds, strict=True)
+            ]
+        probe.begin([measure], Decision("lala", "told"))
+        for direction, by_hand in zip(student._directions, expected, strict=True):
+            pairs = zip(direction.tensors, by_hand, strict=True)
+            assert sum(float((ours * theirs).sum()) for ours, theirs in pairs) == pytest.approx(1, abs=1e-3)
+        student.update([next(stream)])
+        probe.updated([measure], Decision("lala", "told"))
+
+
 @pytest.mark.parametrize("kind", ["loss", "source-gain"])
 def test_every_language_can_have_a_direction_of_its_own(store, sets, kind):
-    student, measure = student_of(store), Alignment(tokens=60, decay=0.9, direction=kind, languages=True)
+    student, measure = student_of(store), Alignment(tokens=60, memory=0, decay=0.9, direction=kind, languages=True)
     expected = {
         language: direction_by_hand(store, sets, student, "loss", 60, languages=[language])
         for language in store.languages
@@ -169,7 +192,7 @@ def test_every_language_can_have_a_direction_of_its_own(store, sets, kind):
 
 
 def test_a_language_is_served_as_far_as_the_gradients_of_the_others_lead_its_way(store, sets):
-    student, measure = student_of(store), Alignment(tokens=60, metric="none", weights="raw")
+    student, measure = student_of(store), Alignment(tokens=60, memory=0, metric="none", weights="raw", direction="loss")
     lala, lato = (
         torch.autograd.grad(
             mean_loss(student.network, student, sets.sample("teacher", language, 60).batch()),
@@ -194,9 +217,11 @@ def test_a_language_is_served_as_far_as_the_gradients_of_the_others_lead_its_way
 
 
 def test_languages_are_written_rounded_and_only_where_they_were_asked_for():
-    found = {"az": Aligned(0.123456789, 2.0, 3, {"be": (0.123456789, 4.0)})}
-    assert Alignment(languages=True).written(found) == {"az": [0.123456789, 2.0, 3, {"be": [0.1235, 4.0]}]}
-    assert Alignment().written(found) == {"az": [0.123456789, 2.0, 3]}
+    found = {"az": Aligned(0.123456789, 2.0, 3, {"be": (0.123456789, 4.0)}, (5.0, 6.0))}
+    loss = {"direction": "loss"}
+    assert Alignment(languages=True, **loss).written(found) == {"az": [0.123456789, 2.0, 3, {"be": [0.1235, 4.0]}]}
+    assert Alignment(**loss).written(found) == {"az": [0.123456789, 2.0, 3]}
+    assert Alignment(direction="both").written(found) == {"az": [0.123456789, 2.0, 3, 5.0, 6.0]}
 
 
 def test_a_language_whose_dev_sources_are_all_alike_has_no_contrast(store, sets, monkeypatch):
@@ -237,7 +262,7 @@ class Follower:
     def norm(self):
         return 2.0
 
-    def follow(self, direction, others=()):
+    def follow(self, direction, others=(), memory=0.0):
         assert direction is self
         assert not others
 
@@ -255,7 +280,7 @@ def play(probe, student, measure, arms):
 
 
 def test_sums_are_kept_by_arm_until_they_are_read(sets):
-    student, measure = Follower(), Alignment()
+    student, measure = Follower(), Alignment(direction="loss")
     probe = Probe(student, sets)
     play(probe, student, measure, ["lala", "lato", "lala"])
     assert probe.read(3, [measure], NOTHING)[measure] == {"lala": Aligned(4.0, 10.0, 2), "lato": Aligned(2.0, 4.0, 1)}
@@ -265,7 +290,7 @@ def test_sums_are_kept_by_arm_until_they_are_read(sets):
 
 
 def test_a_new_direction_is_taken_from_other_sentences_every_so_many_updates(sets):
-    student, measure = Follower(), Alignment(refresh=5, tokens=60)
+    student, measure = Follower(), Alignment(refresh=5, tokens=60, memory=0.5, direction="loss")
     play(Probe(student, sets), student, measure, ["lala"] * 16)
     # Before the updates 1, 6, 11 and 16; the first and the fourth time language by language.
     one, other, second, third, *last = student.directions
@@ -275,11 +300,12 @@ def test_a_new_direction_is_taken_from_other_sentences_every_so_many_updates(set
     for turn, sentences in enumerate(shown):
         for (arm, target, _), language in zip(sentences, sets.languages, strict=True):
             assert arm == language
-            assert target == sets.sample("teacher", language, 60, turn).batch().target.tolist()
+            tokens = 60 if turn else 120  # nothing is there yet with which the first could be averaged
+            assert target == sets.sample("teacher", language, tokens, turn).batch().target.tolist()
 
 
 def test_all_languages_count_alike_however_many_tokens_they_have(sets):
-    student, measure = Follower(), Alignment(tokens=60, refresh=1)
+    student, measure = Follower(), Alignment(tokens=60, refresh=1, direction="loss")
     play(Probe(student, sets), student, measure, ["lala", "lala"])
     ((_, first, first_weights), (_, second, second_weights)) = student.directions[2]
     total = len(first) + len(second)
@@ -290,12 +316,12 @@ def test_all_languages_count_alike_however_many_tokens_they_have(sets):
 def test_only_languages_of_the_goal_have_a_say(store):
     sets = DevSets(store, teacher_share=0.5, division="text", validate_tokens=500, goal={"lato": 1.0})
     student = Follower()
-    play(Probe(student, sets), student, Alignment(tokens=60), ["lala"])
+    play(Probe(student, sets), student, Alignment(tokens=60, direction="loss"), ["lala"])
     assert [(arm, set(weights)) for arm, _, weights in student.directions[0]] == [("lato", {1.0})]
 
 
 def test_the_gauge_goes_on_after_a_checkpoint(sets):
-    measure = Alignment(refresh=5, tokens=60)
+    measure = Alignment(refresh=5, tokens=60, direction="loss")
 
     def shown(cut):
         student = Follower()
@@ -329,7 +355,7 @@ def test_a_run_cut_in_two_equals_a_run_in_one_piece(store, folder):
     told = list(read_record(folder / "whole" / "observations.jsonl"))
     assert [entry["step"] for entry in told] == [6, 9, 12, 15, 18, 21, 24]
     assert [entry["step"] for entry in told if "source_gain" in entry] == [9, 15, 21]
-    assert sum(updates for entry in told for _, _, updates in entry["alignment"].values()) == 20
+    assert sum(updates for entry in told for _, _, updates, *_ in entry["alignment"].values()) == 20
 
 
 def test_the_measure_changes_nothing_in_training(store, sets):
@@ -347,4 +373,6 @@ def test_the_measure_changes_nothing_in_training(store, sets):
 def test_a_scripted_student_shows_the_effect_of_each_update():
     effects = {"az": {"az": 0.4, "be": 0.2}, "be": {"az": 0.0, "be": 0.1}}
     scene = Scene({}, {}, {"az": (9.0, 3)}, effects)
-    assert Alignment().imagine(scene) == {"az": Aligned(pytest.approx(0.9), pytest.approx(0.27), 3)}
+    sums = pytest.approx(0.9), pytest.approx(0.27)
+    assert Alignment(direction="loss").imagine(scene) == {"az": Aligned(*sums, 3)}
+    assert Alignment(direction="both").imagine(scene) == {"az": Aligned(*sums, 3, source=sums)}

@@ -42,12 +42,14 @@ CORPORA: dict[str, dict[str, Any]] = {
 }
 
 
-def demo_config(corpus: str, teacher: str, folder: Path) -> RunConfig:
+def demo_config(corpus: str, teacher: str, folder: Path, steps: int | None = None) -> RunConfig:
     if corpus not in CORPORA:
         raise ValueError(f"--corpus is {corpus!r}; it is one of {', '.join(CORPORA)}")
     _check_teacher(teacher)
     values = {name: dict(part) for name, part in CORPORA[corpus].items()}
     values["data"]["folder"] = str(folder / corpus / "data")
+    if steps is not None:
+        values["training"]["steps"] = steps
     return parse_config({"name": teacher, "teacher": teacher, **values}, origin="rota demo")
 
 
@@ -60,20 +62,21 @@ def _check_teacher(name: str) -> None:
         raise ValueError(f"{lacks}; write it in a config and use rota train, or choose another teacher")
 
 
-def run_demo(corpus: str, teacher: str, folder: Path) -> None:
+def run_demo(corpus: str, teacher: str, folder: Path, steps: int | None = None) -> None:
     """Prepare, train, evaluate, show; every part that is done already is skipped."""
-    config = demo_config(corpus, teacher, folder)
+    config = demo_config(corpus, teacher, folder, steps)
     views.console.rule(f"1. The {corpus} corpus")
     try:
         with views.ProgressBar() as progress:
             store = api.prepare(config, progress=progress)
     except CatalogueUnavailable as error:
         views.say(f"{error}\nUsing the generated languages instead: their scores say nothing about real ones.")
-        return run_demo("synthetic", teacher, folder)
+        return run_demo("synthetic", teacher, folder, steps)
     views.console.print(views.data_table(store))
     run = folder / corpus / teacher
     views.console.rule(f"2. Training with the {teacher} schedule")
-    command = f"{views.program()} demo --corpus {corpus} --folder {folder} --teacher"
+    shorter = "" if steps is None else f" --steps {steps}"
+    command = f"{views.program()} demo --corpus {corpus} --folder {folder}{shorter} --teacher"
     loop = train_with_display(config, run, until=None, again=f"{command} {teacher}")
     if loop.step < loop.steps:
         return None

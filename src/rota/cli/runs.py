@@ -26,6 +26,10 @@ def demo(
     ] = "catalogues",
     teacher: Annotated[str, typer.Option(help="The schedule; rota teachers lists them.")] = "uniform",
     folder: Annotated[Path, typer.Option(help="Where data and run go.")] = Path("demo"),
+    steps: Annotated[
+        int | None,
+        typer.Option(help="Updates of the student.", min=20, show_default="1700, or 1150 of the synthetic corpus"),
+    ] = None,
 ) -> None:
     """Prepare a small corpus, train for a few minutes, translate and score, all in one command.
 
@@ -33,7 +37,7 @@ def demo(
     """
     from rota.cli.demo import run_demo
 
-    run_demo(corpus, teacher, folder)
+    run_demo(corpus, teacher, folder, steps)
 
 
 @app.command()

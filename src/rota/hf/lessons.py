@@ -87,8 +87,7 @@ class Lessons:
 
         ``sources``: examples have a source of its own, which can be exchanged for that of another.
         """
-        if not sources:
-            self.config = _without_gate(self.config)
+        self.config = _fitting(self.config, sources=sources)
         self.sampler = LessonSampler(
             self.sizes,
             self.config,
@@ -278,11 +277,12 @@ def spread(size: int, most: int = TEACHER_EXAMPLES) -> list[int]:
     return found
 
 
-def _without_gate(config: TeacherConfig) -> TeacherConfig:
-    """Unless it was asked for, and is refused then."""
-    if getattr(config, "gate", False) and "gate" not in config.model_fields_set:
-        return config.model_copy(update={"gate": False})
-    return config
+def _fitting(config: TeacherConfig, *, sources: bool) -> TeacherConfig:
+    """``align`` with what can be had here, unless something else was asked for, which is refused later."""
+    if config.name != "align":
+        return config
+    here = {"direction": "loss"} if sources else {"direction": "loss", "gate": False}
+    return config.model_copy(update={name: here[name] for name in here if name not in config.model_fields_set})
 
 
 def _concatenated(datasets: list[Any]) -> Any:

@@ -18,7 +18,7 @@ from torch.nn import functional
 from torch.optim import Optimizer
 
 from rota.measures import RECENT_DECAY, DevLoss, GroupLosses, JointLoss, RewardWeights, Weights
-from rota.student.gradients import NetworkGradient
+from rota.student.gradients import NetworkGradient, directions_after
 from rota.training.devsets import Groups
 from rota.types import MIXED, Arm, FloatArray, Gradient, IntArray, Projection, SentenceLosses, State
 
@@ -180,10 +180,8 @@ class ModelStudent:
                             so_far += more
         return NetworkGradient(total, self._adams_denominators)
 
-    def follow(self, direction: Gradient | None, others: Sequence[Gradient] = ()) -> None:
-        given = [] if direction is None else [direction, *others]
-        assert all(isinstance(each, NetworkGradient) for each in given)
-        self._directions = [each for each in given if isinstance(each, NetworkGradient)]
+    def follow(self, direction: Gradient | None, others: Sequence[Gradient] = (), memory: float = 0.0) -> None:
+        self._directions = list(directions_after(self._directions, direction, others, memory))
 
     def backward_done(self, scale: float = 1.0) -> None:
         """All gradients of an update are there, not clipped yet, and ``scale`` times too large."""

@@ -10,7 +10,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from rota.types import Projection
+from rota.types import Gradient, Projection
 
 CHUNK: Final = 2**16
 """So many products are added up in float32, their sums in float64: as fast as one sum, and rounding does not grow."""
@@ -53,12 +53,30 @@ class NetworkGradient:
         denominators = self._denominators()
         return self if denominators is None else self._like(torch._foreach_div(self.tensors, denominators))
 
+    def remembering(self, before: NetworkGradient, memory: float) -> NetworkGradient:
+        """Averaged with an earlier one, which counts ``memory``; of the length that this one has."""
+        mean = before.scaled(memory).plus(self.scaled(1 - memory))
+        length = mean.norm()
+        return mean.scaled(self.norm() / length) if length else self
+
     def _like(self, tensors: Sequence[Tensor]) -> NetworkGradient:
         return NetworkGradient(tensors, self._denominators)
 
     @cached_property
     def _chunks(self) -> list[Tensor]:
         return _chunks(self.tensors)
+
+
+def directions_after(
+    before: Sequence[NetworkGradient], direction: Gradient | None, others: Sequence[Gradient], memory: float
+) -> tuple[NetworkGradient, ...]:
+    """What a student follows from now on: each new direction, averaged with the earlier one in its place."""
+    given = () if direction is None else (direction, *others)
+    found = tuple(each for each in given if isinstance(each, NetworkGradient))
+    assert len(found) == len(given)
+    if not memory or len(before) != len(found):
+        return found
+    return tuple(new.remembering(old, memory) for new, old in zip(found, before, strict=True))
 
 
 def _chunks(tensors: Sequence[Tensor]) -> list[Tensor]:

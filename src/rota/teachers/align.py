@@ -28,8 +28,11 @@ from rota.types import Alarm, Arm, Decision, FloatArray, Observation, State
 POOLED = 8
 """Readings of the gate that are taken together."""
 
-LEAST_GAIN = 0.05
-"""Nats per token: while the other arms have less, the student has not begun to translate, and the gate stays open."""
+DIRECTION_COST = 0.025
+"""Of the run's computation, about, for the gradients of the dev loss, unless ``tokens`` says how many."""
+
+DIRECTION_TOKENS = (20, 500)
+"""The fewest and the most dev tokens of a language in a gradient, then."""
 
 GATE_COST = 0.005
 """Of the run's computation, about, for the readings of the gate, unless ``gate_tokens`` says how many tokens."""
@@ -52,15 +55,18 @@ class AlignConfig(TeacherConfig):
     name: Literal["align"] = "align"
     observe_every: int | None = Field(10, ge=1, description="updates between two observations; null: at every choice")
     direction: Literal["loss", "source-gain", "both", "none"] = Field(
-        "loss", description="what is to improve: the dev loss, the gain from the source, both; none: the gate alone"
+        "both", description="what is to improve: the dev loss, the gain from the source, both; none: the gate alone"
     )
     map: bool = Field(False, description="record who helps whom: every arm's gradients along each language's direction")
     gate: bool = Field(True, description="close arms from whose sources the student learns nothing")
     start: DurationField | None = Field(
         None, description="the first step that is measured; null: the end of the learning rate's warm-up"
     )
-    refresh: Count = Field(120, ge=1, description="updates between two dev gradients")
-    tokens: Count = Field(150, ge=1, description="dev tokens of each language in a gradient")
+    refresh: Count = Field(60, ge=1, description="updates between two dev gradients")
+    tokens: Count | None = Field(
+        None, ge=1, description="dev tokens of each language in a gradient; null: about 2.5% of the computation"
+    )
+    memory: float = Field(0.8, ge=0, lt=1, description="share of earlier dev gradients in the direction")
     weights: Weights = Field("average", description="where it is taken: at averaged weights, or at the raw ones")
     decay: float = Field(0.98, gt=0, lt=1, description="of the averaged weights, unless student.average is set")
     metric: Literal["adam", "none"] = Field("adam", description="of the dot product: that of Adam's steps, or none")
@@ -68,10 +74,10 @@ class AlignConfig(TeacherConfig):
         None, gt=0, description="of an arm's mean, in its own updates; null: 60, in long runs 5% of steps / arms"
     )
     shrinkage: float = Field(20.0, ge=0, description="updates with which an arm's advantage counts half")
-    rate: float = Field(4.0, gt=0, description="tilt (of the log share) for one standard deviation of an update")
+    rate: float = Field(3.0, gt=0, description="tilt (of the log share) for one standard deviation of an update")
     pull_back: float = Field(1.0, gt=0, le=1, description="share of the tilt that is forgotten at an observation")
     limit: float = Field(2.0, gt=0, description="the largest tilt, up and down")
-    prior: float | None = Field(None, gt=0, description="temperature of the prior shares; null: uniform")
+    prior: float | None = Field(2.0, gt=0, description="temperature of the prior shares; null: uniform")
     floor: float = Field(0.02, ge=0, lt=1, description="the smallest share of an arm")
     protect: float = Field(
         0.25, ge=0, lt=1, description="of its weight in the goal that a language keeps, more if others do not help it"
@@ -83,22 +89,33 @@ class AlignConfig(TeacherConfig):
         description="training tokens of each arm in a reading; null: about 0.5% of the computation",
     )
     gate_at: float = Field(0.2, gt=0, le=1, description="gain, relative to the other arms', below which an arm closes")
+    gate_from: float = Field(
+        0.2, ge=0, description="gain of the other arms, in nats per token, from which on the gate closes any"
+    )
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Align:
         return Align(self, classroom, rng)
 
-    def alignment(self) -> Alignment | None:
+    def alignment(self, classroom: Classroom) -> Alignment | None:
         if self.direction == "none":
             return None
         return Alignment(
             refresh=self.refresh,
-            tokens=self.tokens,
+            tokens=self.tokens or self._affordable(classroom),
+            memory=self.memory,
             direction=self.direction,
             weights=self.weights,
             decay=self.decay,
             metric=self.metric,
             languages=self.map,
         )
+
+    def _affordable(self, classroom: Classroom) -> int:
+        """Dev tokens of each language: those that mismatched sentences take count too."""
+        passes = 1 if self.direction == "loss" else 2
+        budget = DIRECTION_COST * self.refresh * classroom.update_tokens
+        least, most = DIRECTION_TOKENS
+        return min(most, max(least, int(budget / (passes * len(classroom.goal)))))
 
 
 class Align:
@@ -107,7 +124,7 @@ class Align:
     def __init__(self, config: AlignConfig, classroom: Classroom, rng: np.random.Generator) -> None:
         self.config, self.arms = config, classroom.arms
         self.start = classroom.lr_warmup if config.start is None else config.start.steps(classroom.steps)
-        self.measure = config.alignment()
+        self.measure = config.alignment(classroom)
         self.tilt = Tilt(config, classroom)
         self.gate = Gate(config, classroom) if config.gate else None
         prior = Temperature(classroom.sizes, rng, math.inf if config.prior is None else config.prior)
@@ -215,24 +232,33 @@ class Tilt:
         self.config, self.arms = config, classroom.arms
         plays = max(60.0, 0.05 * classroom.steps / len(self.arms)) if config.half_life is None else config.half_life
         self.kept = 0.5 ** (1 / plays)
-        self.counts, self.totals, self.squares, self.values = (np.zeros(len(self.arms)) for _ in range(4))
+        self.counts, self.values = np.zeros(len(self.arms)), np.zeros(len(self.arms))
+        directions = 2 if config.direction == "both" else 1
+        self.totals, self.squares = (np.zeros((directions, len(self.arms))) for _ in range(2))
 
     def learn(self, found: Mapping[Arm, Aligned], shares: FloatArray) -> None:
         for arm, aligned in found.items():
             index = self.arms.index(arm)
             kept = self.kept**aligned.updates
             self.counts[index] = kept * self.counts[index] + aligned.updates
-            self.totals[index] = kept * self.totals[index] + aligned.total
-            self.squares[index] = kept * self.squares[index] + aligned.squares
+            sums = np.array([(aligned.total, aligned.squares), aligned.source])[: len(self.totals)]
+            self.totals[:, index] = kept * self.totals[:, index] + sums[:, 0]
+            self.squares[:, index] = kept * self.squares[:, index] + sums[:, 1]
         moved = (1 - self.config.pull_back) * self.values + self.config.rate * self.advantages(shares)
         self.values = np.clip(moved, -self.config.limit, self.config.limit)
 
     def advantages(self, shares: FloatArray) -> FloatArray:
-        """How far each arm's mean is above that of the shares, in standard deviations of one update, shrunk."""
+        """How far each arm's mean is above that of the shares, in standard deviations of one update, shrunk.
+
+        With two directions, the sum of both.
+        """
+        return sum((self._along(row, shares) for row in range(len(self.totals))), np.zeros(len(self.arms)))
+
+    def _along(self, row: int, shares: FloatArray) -> FloatArray:
         known = self.counts > 0
         counts = np.where(known, self.counts, 1.0)
-        means = self.totals / counts
-        variances = np.maximum(self.squares / counts - means**2, 0.0)  # rounding may leave less than 0
+        means = self.totals[row] / counts
+        variances = np.maximum(self.squares[row] / counts - means**2, 0.0)  # rounding may leave less than 0
         deviation = math.sqrt(float(variances[known].mean()))
         played = float(shares[known].sum())
         if not (deviation > 0 and played > 0):
@@ -264,7 +290,7 @@ class Gate:
     """
 
     def __init__(self, config: AlignConfig, classroom: Classroom) -> None:
-        self.arms, self.at = classroom.arms, config.gate_at
+        self.arms, self.at, self.least = classroom.arms, config.gate_at, config.gate_from
         self.every = max(1, config.gate_every.steps(classroom.steps))
         self.measure = SourceGain(tokens=config.gate_tokens or _gate_tokens(classroom, self.every))
         self.due = self.every  # the step of the next reading
@@ -280,7 +306,7 @@ class Gate:
         for arm in found:
             gain, error = _pooled(self.looks[arm])
             others = self._others(arm)
-            if others is not None and others >= LEAST_GAIN and gain + 2 * error < self.at * others:
+            if others is not None and others >= self.least and gain + 2 * error < self.at * others:
                 self.closed[arm] = gain, others
         if len(self.closed) == len(self.arms):
             self.closed = {}

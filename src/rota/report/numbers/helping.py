@@ -57,7 +57,9 @@ def help_maps(
 
     Rows are in the order of ``arms``, and columns as far as languages have the names of arms.
     """
-    entries = [entry for entry in observations if any(len(sums) == 4 for sums in entry.get("alignment", {}).values())]
+    by_language = (4, 6)  # the lengths of what is recorded of an arm then
+    found = [(entry, entry.get("alignment", {}).values()) for entry in observations]
+    entries = [entry for entry, arms in found if any(len(sums) in by_language for sums in arms)]
     if not entries:
         return []
     recorded = tuple(next(iter(entries[0]["alignment"].values()))[3])
@@ -72,7 +74,7 @@ def help_maps(
 def _map(entries: Sequence[Entry], arms: tuple[Arm, ...], languages: tuple[Arm, ...], own: tuple[Arm, ...]) -> HelpMap:
     counts_A, sums_ALN = np.zeros(len(arms)), np.zeros((len(arms), len(languages), 2))
     for entry in entries:
-        for arm, (_, _, updates, by_language) in entry["alignment"].items():
+        for arm, (_, _, updates, by_language, *_) in entry["alignment"].items():
             if arm in arms:
                 row = arms.index(arm)
                 counts_A[row] += updates

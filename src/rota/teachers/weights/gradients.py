@@ -116,7 +116,7 @@ class AlignmentSignal(Signal):
     settings: ClassVar[tuple[str, ...]] = ("tokens", "weights")
 
     def __init__(self, arms: Sequence[Arm], *, tokens: int, weights: Weights, smoothing: float) -> None:
-        super().__init__(arms, Alignment(tokens=tokens, weights=weights), smoothing=smoothing)
+        super().__init__(arms, Alignment(tokens=tokens, weights=weights, direction="loss"), smoothing=smoothing)
 
     def read(self, observation: Observation) -> dict[Arm, float]:
         found: dict[Arm, Aligned] = measured(observation, self.measures[0])

@@ -62,7 +62,7 @@ class OneArm(_Window):
     """One of several arms has had nearly all tokens of a window. ``arm`` says which, as long as it goes on.
 
     That alone is no reason for an alarm: good teachers stay with an arm for ten choices. It is raised when the same arm
-    has had nearly all of every window in three times that long.
+    has had nearly all of every window in twice that long.
     """
 
     name = "one-arm"
@@ -78,8 +78,8 @@ class OneArm(_Window):
         found = most if len(tokens) > 1 and total and tokens[most] >= NEARLY_ALL * total else None
         self._in_a_row = self._in_a_row + 1 if found is not None and found == self.arm else int(found is not None)
         self.arm = found
-        if self._in_a_row > 2 * self.LOOKS:
-            share = f"{NEARLY_ALL:.0%} or more of the tokens of the last {3 * self.updates:,} updates"
+        if self._in_a_row > self.LOOKS:
+            share = f"{NEARLY_ALL:.0%} or more of the tokens of the last {2 * self.updates:,} updates"
             remedy = "the teacher may be stuck: compare with uniform, and let its settings follow the run's length"
             yield Alarm(step, self.name, most, f"{most} has had {share}; {remedy} (docs/teachers.md).")
 

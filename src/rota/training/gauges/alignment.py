@@ -46,13 +46,21 @@ class AlignmentGauge(Gauge[Alignment]):
         if projection is None:  # of an update before the first direction
             return
         self._followed += 1
+        along, source, others = projection.dot, 0.0, projection.others
+        if self.measure.direction == "both":
+            source, others = others[0], others[1:]
         so_far = self._sums.get(decision.arm, Aligned(0.0, 0.0, 0, dict.fromkeys(self._languages, (0.0, 0.0))))
         languages = {
             name: (so_far.languages[name][0] + dot, so_far.languages[name][1] + dot**2)
-            for name, dot in zip(self._languages, projection.others, strict=True)
+            for name, dot in zip(self._languages, others, strict=True)
         }
-        total, squares = so_far.total + projection.dot, so_far.squares + projection.dot**2
-        self._sums[decision.arm] = Aligned(total, squares, so_far.updates + 1, languages)
+        self._sums[decision.arm] = Aligned(
+            so_far.total + along,
+            so_far.squares + along**2,
+            so_far.updates + 1,
+            languages,
+            (so_far.source[0] + source, so_far.source[1] + source**2),
+        )
 
     def read(self, window: Window) -> Alignments:  # noqa: ARG002 - the sums are of the same updates
         found = Alignments(self._sums, served=self._served)
@@ -65,19 +73,22 @@ class AlignmentGauge(Gauge[Alignment]):
         return tuple(self.goal) if self.measure.languages else ()
 
     def _follow(self) -> None:
-        """Takes the next directions: that of the goal, and those of the languages if they are asked for."""
-        tokens, turn = self.measure.tokens, self._turn
+        """Takes the next directions: those of the goal, and those of the languages if they are asked for."""
+        measure, turn = self.measure, self._turn
+        tokens = measure.tokens if turn else round(measure.tokens / (1 - measure.memory))
         right = {name: self.sets.sample("teacher", name, tokens, turn).batch() for name in self.goal}
-        wrong = None if self.measure.direction == "loss" else self._mismatched()
-        contrast = None if wrong is None else self._gradient(wrong, self.goal)
-        if not self.measure.languages and (turn % SERVED_EVERY or len(self.goal) == 1):
-            self.student.follow(self._direction(self._gradient(right, self.goal), contrast))
+        wrong = None if measure.direction == "loss" else self._gradient(self._mismatched(tokens), self.goal)
+        if not measure.languages and (turn % SERVED_EVERY or len(self.goal) == 1):
+            self._take(self._directions(self._gradient(right, self.goal), wrong))
             return
         losses = {name: self._gradient(right, {name: 1.0}) for name in self.goal}
         loss = _mean(list(losses.values()), list(self.goal.values()))
         self._served = self._how_served(losses, loss)
-        directions = [self._direction(each, None) for each in losses.values()] if self.measure.languages else []
-        self.student.follow(self._direction(loss, contrast), directions)
+        languages = [self._unit(each) for each in losses.values()] if measure.languages else []
+        self._take([*self._directions(loss, wrong), *languages])
+
+    def _take(self, directions: Sequence[Gradient]) -> None:
+        self.student.follow(directions[0], directions[1:], self.measure.memory)
 
     def _how_served(self, losses: Mapping[Arm, Gradient], goal: Gradient) -> dict[Arm, float]:
         """Cosine, but for a factor that all share, of each language's gradient with the sum of the others'."""
@@ -88,9 +99,9 @@ class AlignmentGauge(Gauge[Alignment]):
             found[name] = (loss.dot(steep) - self.goal[name] * own) / math.sqrt(own) if own > 0 else 0.0
         return found
 
-    def _mismatched(self) -> dict[Arm, Batch]:
+    def _mismatched(self, tokens: int) -> dict[Arm, Batch]:
         """The same dev sentences with the sources of others."""
-        pairs = mismatched_pairs(self.sets, "teacher", self.goal, self.measure.tokens, self._turn)
+        pairs = mismatched_pairs(self.sets, "teacher", self.goal, tokens, self._turn)
         for name in self.goal:
             if name not in pairs:
                 remedy = "use teacher.direction: loss, or a larger dev set"
@@ -107,12 +118,12 @@ class AlignmentGauge(Gauge[Alignment]):
         ]
         return self.student.gradient(weighted, weights=self.measure.weights)
 
-    def _direction(self, loss: Gradient, mismatched: Gradient | None) -> Gradient:
+    def _directions(self, loss: Gradient, mismatched: Gradient | None) -> list[Gradient]:
         """From the gradients of the loss and, where it is needed, of the loss with the sources of others."""
         if mismatched is None:
-            return self._unit(loss)
+            return [self._unit(loss)]
         contrast = self._unit(loss.minus(mismatched))
-        return contrast if self.measure.direction == "source-gain" else self._unit(loss).plus(contrast)
+        return [contrast] if self.measure.direction == "source-gain" else [self._unit(loss), contrast]
 
     def _unit(self, gradient: Gradient) -> Gradient:
         """Of length one in the metric, so that directions of different times weigh alike in the sums."""
@@ -125,7 +136,7 @@ class AlignmentGauge(Gauge[Alignment]):
 
     def state_dict(self) -> State:
         sums = {
-            arm: [*aligned[:3], {name: list(pair) for name, pair in aligned.languages.items()}]
+            arm: [*aligned[:3], {name: list(pair) for name, pair in aligned.languages.items()}, list(aligned.source)]
             for arm, aligned in self._sums.items()
         }
         return {"turn": self._turn, "followed": self._followed, "sums": sums, "served": dict(self._served)}
@@ -133,8 +144,14 @@ class AlignmentGauge(Gauge[Alignment]):
     def load_state_dict(self, state: State) -> None:
         self._turn, self._followed, self._served = state["turn"], state["followed"], dict(state["served"])
         self._sums = {
-            arm: Aligned(total, squares, updates, {name: (pair[0], pair[1]) for name, pair in languages.items()})
-            for arm, (total, squares, updates, languages) in state["sums"].items()
+            arm: Aligned(
+                total,
+                squares,
+                updates,
+                {name: (pair[0], pair[1]) for name, pair in languages.items()},
+                (source[0], source[1]),
+            )
+            for arm, (total, squares, updates, languages, source) in state["sums"].items()
         }
 
 
