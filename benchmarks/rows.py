@@ -9,9 +9,12 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rota.files import write_atomically
+
+SHARE: Final = "share of the run, decisions and observations"
+"""What the row of a teacher's cost is called; that by wall time has more behind it."""
 
 
 @dataclass(frozen=True, slots=True)

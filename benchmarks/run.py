@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from machine.pieces import BENCHMARKS, Piece, measure_apart, plan
-from rows import Results, Row, written
+from rows import SHARE, Results, Row, written
 
 HERE = Path(__file__).resolve().parent
 SCRIPTS = {
@@ -134,9 +134,29 @@ def tables(rows: Sequence[Row], names: Sequence[str] = ()) -> Group:
             continue
         mine = [each for each in rows if each.benchmark == benchmark]
         parts.append(Text(f"{benchmark}: {BENCHMARKS.get(benchmark, '')}".rstrip(": "), style="bold"))
+        if benchmark == "teachers":
+            parts.append(teachers_table(mine))
+            continue
         for setting in dict.fromkeys(each.setting for each in mine):
             parts += [Text(setting, style="cyan"), table([each for each in mine if each.setting == setting])]
     return Group(*parts)
+
+
+def teachers_table(rows: Sequence[Row]) -> Table:
+    """One line for each teacher, a column for each size: the share of the run, in percent of its processor time."""
+    shares: dict[str, dict[str, Row]] = {}
+    for each in rows:
+        if each.what == SHARE:
+            *words, preset, tokens, _, threads = each.setting.split(", ")
+            shares.setdefault(", ".join(words), {})[f"{preset}, {tokens}, {threads}"] = each
+    sizes = list(dict.fromkeys(size for found in shares.values() for size in found))
+    found = Table(box=None, padding=(0, 1), show_edge=False, title_justify="left", title="% of the run, processor time")
+    found.add_column("teacher", overflow="fold")
+    for size in sizes:
+        found.add_column(size, justify="right")
+    for name, by_size in shares.items():
+        found.add_row(name, *(written(by_size[size]) if size in by_size else "" for size in sizes))
+    return found
 
 
 def table(rows: Sequence[Row]) -> Table:

@@ -15,6 +15,7 @@ from typing import Final
 
 from rota.data.store import MANIFEST
 from rota.student.config import PRESETS as STUDENTS
+from rota.teachers.curricula import CURRICULA
 from rota.teachers.weights.presets import PRESETS
 from rows import Row
 
@@ -34,7 +35,17 @@ MODULES: Final = {
     "memory": "machine.memory",
 }
 
-TEACHERS: Final = ("uniform", "tscl", "dqn", "dqn, refresh 1/5")
+TEACHERS: Final = ("uniform", "tscl", "tscl, variant paper", "dqn", "dqn, variant paper", "dqn, refresh 1/5")
+"""Measured with every number of threads; what follows the name are settings."""
+
+OTHERS: Final = (
+    *("proportional", "temperature", "mixed", "cooldown", "unimax", "two-phase", "late"),
+    *("tscl, variant rota", "dqn, variant rota", "kumar", "caps", "ccl-m", "weight-change", "align", *PRESETS),
+    *(f"uniform, curriculum {name}" for name in CURRICULA),
+    "spot checks",
+)
+"""Measured with one thread, at two sizes. The spot checks of every run are no teacher, but cost as one does."""
+
 SIZES: Final = ((4_000, 8_000), (4_000, 32_000), (8_000, 8_000), (8_000, 32_000))
 """Target tokens in a batch and subwords, of the benchmark of memory."""
 
@@ -92,11 +103,11 @@ def _pieces(name: str, presets: Sequence[str], threads: Sequence[int], *, data: 
         for teacher in TEACHERS
         for count in threads
     ]
-    updates = [(presets[0], batch)] if quick else [("tiny", 750), (presets[0], batch)]
+    small = [] if quick else [("tiny", 750)]
     return own + [
         Piece(name, preset, size, vocabulary, threads[0], rounds, schedule, data)
-        for schedule in ("align", *PRESETS)
-        for preset, size in updates
+        for schedule in (*TEACHERS, *OTHERS)
+        for preset, size in (*small, *([(presets[0], batch)] if schedule in OTHERS else []))
     ]
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
 
 from machine.pieces import Piece
-from machine.work import CLOCKS, forward_flops, make_student, open_data, timed, update_flops
+from machine.work import CLOCKS, Seconds, forward_flops, make_student, open_data, timed, update_flops
 from rota.data.batches import make_stream
 from rota.data.store import Store
 from rota.measures import (
@@ -20,24 +22,27 @@ from rota.measures import (
     GradientMoments,
     GradientProducts,
     GroupLosses,
+    JointGain,
     JointLoss,
     Measure,
     SourceGain,
     TrainLoss,
     Uncertainty,
+    WeightChange,
 )
 from rota.student.nmt import NMT
-from rota.teachers import Classroom, TeacherConfig, teacher_from
+from rota.teachers import Classroom, TeacherConfig, build_teacher, teacher_from
 from rota.teachers.align import AlignConfig
-from rota.teachers.bandits.tscl import TSCLConfig
 from rota.teachers.dqn.config import DQNConfig
-from rota.teachers.static import UniformConfig
+from rota.training.config import TrainingConfig
 from rota.training.devsets import DevSets, Part
 from rota.training.gauges.alignment import SERVED_EVERY
+from rota.training.pacing import paced
 from rota.training.probe import Probe
+from rota.training.spot_checks import DEV_EVERY, SpotChecks
 from rota.training.turns import Turns
 from rota.types import Batch
-from rows import Row, row
+from rows import SHARE, Row, row
 
 STEPS = {8_000: 150_000, 0: 3_000}
 """Updates of the run, by the least tokens of an update: the paper's, and a laptop's."""
@@ -49,13 +54,33 @@ UPDATES = 2
 """Updates that are timed before each observation; the paper's number between two is reached by multiplying."""
 
 
-def teacher_config(name: str) -> TeacherConfig:
-    """The paper's settings, without warm-ups; DQN begins to learn at once, so that its own updates are in the time."""
-    if name.startswith("dqn"):
-        refresh = name.rpartition(" ")[2] if "refresh" in name else "1"
-        return DQNConfig(refresh=refresh, warmup=None, replay_minimum=2)
-    own = {"uniform": UniformConfig(), "tscl": TSCLConfig(warmup=None), "align": AlignConfig()}
-    return own[name] if name in own else teacher_from({"name": name, "start": 0} if name == "odm" else name)
+NOW_AND_THEN = ("caps", "ccl-m")
+"""Teachers that look at some things only at shares of a run; so do curricula."""
+
+VISITS = 100
+"""Places of a run, evenly spread, at which a teacher is watched that measures some things only now and then."""
+
+VALIDATIONS = 20
+"""In a run, at each of which there is a spot check."""
+
+
+def teacher_config(
+    name: str, languages: Sequence[str] = (), *, steps: int = 150_000, tokens: int = 8_000
+) -> TeacherConfig:
+    """A teacher by its name and settings, such as ``dqn, refresh 1/5``, with what else follows from the run.
+
+    Without a warm-up; DQN begins to learn at once, so that its own updates are in the time.
+    """
+    base, *settings = name.split(", ")
+    needed: dict[str, Mapping[str, Any]] = {
+        "tscl": {"warmup": None},
+        "dqn": {"warmup": None, "replay_minimum": 2},
+        "kumar": {"replay_minimum": 2},
+        "odm": {"start": 0},
+        "ccl-m": {"baseline": dict.fromkeys(languages, 1.0)},
+    }
+    written = dict(setting.split(" ") for setting in settings)
+    return teacher_from({"name": base, **needed.get(base, {}), **written}).fitted(steps, tokens)
 
 
 def measure(piece: Piece) -> list[Row]:
@@ -65,16 +90,22 @@ def measure(piece: Piece) -> list[Row]:
     assert piece.teacher is not None
     student = make_student(piece.preset, store.manifest.vocabulary)
     steps = next(steps for tokens, steps in STEPS.items() if piece.tokens >= tokens)
-    lesson = Lesson(store, student, teacher_config(piece.teacher), steps)
     streams = [make_stream(store, arm, piece.tokens, seed=1) for arm in store.languages]
-    lesson.observe()
-    lesson.observe()
     student.update([next(streams[0])])
+    if piece.teacher == "spot checks":
+        return _rows(piece, _checking(piece, store, student, streams, steps), [])
+    config = teacher_config(piece.teacher, store.languages, steps=steps, tokens=piece.tokens)
+    lesson = Lesson(store, student, config, steps, piece.tokens)
+    if piece.teacher.endswith("dropout-variance"):
+        return _rows(piece, _pacing(piece, lesson, student, streams), [])
+    if piece.teacher in NOW_AND_THEN or config.curriculum is not None:
+        return _rows(piece, _visiting(piece, lesson, student, streams), [])
+    lesson.observe()
+    lesson.observe()
     measured: dict[str, list[float]] = {clock: [] for clock in CLOCKS}
     predicted = []
     for number in range(piece.repetitions):
-        batches = [next(streams[(number + turn) % len(streams)]) for turn in range(UPDATES)]
-        updates = [timed(partial(student.update, [batch])) for batch in batches]
+        batches, updates = _updates(student, streams, number)
         observing, following = timed(lesson.observe_all), timed(partial(follow, student, TIMES))
         for clock, shares in measured.items():
             update = statistics.mean(getattr(each, clock) for each in updates)
@@ -85,39 +116,110 @@ def measure(piece: Piece) -> list[Row]:
     return _rows(piece, measured, predicted)
 
 
+def _updates(student: NMT, streams: Sequence[Iterator[Batch]], number: int) -> tuple[list[Batch], list[Seconds]]:
+    batches = [next(streams[(number + turn) % len(streams)]) for turn in range(UPDATES)]
+    return batches, [timed(partial(student.update, [batch])) for batch in batches]
+
+
+def _visiting(piece: Piece, lesson: Lesson, student: NMT, streams: Sequence[Iterator[Batch]]) -> dict[str, list[float]]:
+    """Of a teacher that looks at some things only now and then: the whole run, from visits to some of its places.
+
+    Two observations at each: what is due from time to time is due at the first of them, what is always due at both.
+    """
+    lesson.visit(0)  # everything for the first time, which takes longer
+    found: dict[str, list[float]] = {clock: [] for clock in CLOCKS}
+    for number in range(piece.repetitions):
+        _, updates = _updates(student, streams, number)
+        lesson.restart(number)
+        pairs = [(lesson.visit(visit * lesson.steps // VISITS), lesson.visit()) for visit in range(VISITS)]
+        following = timed(partial(follow, student, TIMES))
+        for clock, shares in found.items():
+            first, second = ([getattr(each[place], clock) for each in pairs] for place in (0, 1))
+            always = statistics.mean(second)
+            total = always * lesson.steps / lesson.updates + max(0.0, sum(first) - VISITS * always)
+            total += lesson.steps * getattr(following, clock) / TIMES
+            update = lesson.steps * statistics.mean(getattr(each, clock) for each in updates)
+            shares.append(100 * total / (total + update))
+    return found
+
+
+def _pacing(piece: Piece, lesson: Lesson, student: NMT, streams: Sequence[Iterator[Batch]]) -> dict[str, list[float]]:
+    """The passes with dropout before every update."""
+    pacing = lesson.turns.decide(0).pacing
+    assert pacing is not None
+    found: dict[str, list[float]] = {clock: [] for clock in CLOCKS}
+    for number in range(piece.repetitions):
+        batches, updates = _updates(student, streams, number)
+        passes = [timed(partial(paced, student, [batch], pacing, number)) for batch in batches]
+        for clock, shares in found.items():
+            extra, update = (sum(getattr(each, clock) for each in seconds) for seconds in (passes, updates))
+            shares.append(100 * extra / (extra + update))
+    return found
+
+
+def _checking(
+    piece: Piece, store: Store, student: NMT, streams: Sequence[Iterator[Batch]], steps: int
+) -> dict[str, list[float]]:
+    """A spot check at each validation."""
+    sets = dev_sets(store)
+    share = TrainingConfig.model_fields["spot_checks"].default
+    checks = SpotChecks(student, sets, share=share, tokens=steps * piece.tokens // VALIDATIONS)
+    losses = dict.fromkeys(store.languages, 1.0)
+    found: dict[str, list[float]] = {clock: [] for clock in CLOCKS}
+    for number in range(piece.repetitions):
+        _, updates = _updates(student, streams, number)
+        numbers = range(1 + number * DEV_EVERY, 1 + (number + 1) * DEV_EVERY)  # dev sentences are in one of them
+        taken = [timed(partial(checks.take, each, {}, losses)) for each in numbers]
+        for clock, shares in found.items():
+            total = VALIDATIONS * statistics.mean(getattr(each, clock) for each in taken)
+            update = steps * statistics.mean(getattr(each, clock) for each in updates)
+            shares.append(100 * total / (total + update))
+    return found
+
+
 def follow(student: NMT, times: int) -> None:
     """What an update does besides for a teacher that follows its gradients, again and again."""
     gradients = [parameter.grad for parameter in student.network.parameters() if parameter.grad is not None]
     for _ in range(times):
         for direction in student._directions:
             direction.dot_with(gradients)
-        if student._average is not None:
-            student._average.update(student.network)
+        for average in filter(None, (student._average, student._recent)):
+            average.update(student.network)
 
 
 def _rows(piece: Piece, measured: Mapping[str, list[float]], predicted: list[float]) -> list[Row]:
-    about, expected = (piece.benchmark, piece.setting), statistics.median(predicted)
+    about, expected = (piece.benchmark, piece.setting), statistics.median(predicted) if predicted else 0.0
     goal = "about 0" if piece.teacher == "uniform" else None
     rows = []
     for clock, shares in measured.items():
         ratio = statistics.median(shares) / expected if expected else None
-        what = f"share of the run, decisions and observations{CLOCKS[clock]}"
+        what = f"{SHARE}{CLOCKS[clock]}"
         rows.append(row(*about, what, shares, "%", ratio=ratio, goal=goal if clock == "processor" else None))
-    return [*rows, row(*about, "predicted from operations", predicted, "%")]
+    return [*rows, *([row(*about, "predicted from operations", predicted, "%")] if predicted else [])]
 
 
 class Lesson:
     """A teacher, the student it observes, and what that takes."""
 
-    def __init__(self, store: Store, student: NMT, config: TeacherConfig, steps: int) -> None:
-        self.config = config
-        classroom = Classroom(store.sizes, store.low_resource or store.languages[:1], steps)
-        teacher = config.build(classroom, np.random.default_rng(1))
-        self.turns = Turns(teacher, decide_every=config.decide_every, observe_every=config.observes_every(steps))
-        self.sets = DevSets(store, teacher_share=0.5, division="text", validate_tokens=4_000)
+    def __init__(self, store: Store, student: NMT, config: TeacherConfig, steps: int, tokens: int) -> None:
+        self.config, self.steps = config, steps
+        self.sets = dev_sets(store)
+        low = store.low_resource or store.languages[:1]
+        self.classroom = Classroom(
+            store.sizes, low, steps, tokens=self.sets.train_tokens, update_tokens=tokens, lr_warmup=steps // 10
+        )
         self.probe = Probe(student, self.sets)
         self.shape, self.arms = student.network.shape, store.languages
-        self.step = 0
+        self._known: dict[tuple[Measure, ...], tuple[dict[Measure, Any], list[Seconds]]] = {}
+        self._measured = 0
+        self.restart()
+
+    def restart(self, measured: int = 0) -> None:
+        """The teacher begins again. Each set of measures was really ``measured`` so often; one more is to come."""
+        teacher = build_teacher(self.config, self.classroom, np.random.default_rng(1))
+        observe_every = self.config.observes_every(self.steps)
+        self.turns = Turns(teacher, decide_every=self.config.decide_every, observe_every=observe_every)
+        self.step, self._measured = 0, measured
 
     @property
     def updates(self) -> int:
@@ -149,6 +251,40 @@ class Lesson:
             measures = self.turns.due(self.step)
         self.turns.tell(self.step, self.probe.read(self.step, measures, self.turns.window()))
 
+    def visit(self, step: int | None = None) -> Seconds:
+        """The next observation, at ``step`` or after the last one; what was measured often enough is told again."""
+        if step is not None:
+            self.step = max(self.step, step // self.updates * self.updates)
+        begun = time.perf_counter(), time.process_time()
+        measures, fresh = None, True
+        while measures is None:
+            decision = self.turns.decide(self.step)
+            fresh = len(self._known.get(tuple(self.turns.watches), ({}, []))[1]) <= self._measured
+            if self.turns.decided and fresh:
+                self.probe.begin(self.turns.watches, decision)
+            self.turns.played(0.0, {decision.arm: 1})
+            self.step += 1
+            if fresh:
+                self.probe.updated(self.turns.watches, decision)
+            measures = self.turns.due(self.step)
+        key = tuple(measures)
+        values, seconds = self._known.setdefault(key, ({}, []))
+        if fresh:
+            seconds.append(timed(lambda: values.update(self.probe.read(self.step, key, self.turns.window()))))
+        told = {measure: self._of_played(measure, value) for measure, value in values.items()}
+        self.turns.tell(self.step, told)
+        wall, processor = time.perf_counter() - begun[0], time.process_time() - begun[1]
+        if fresh:
+            return Seconds(wall, processor)
+        usual = [statistics.mean(getattr(each, clock) for each in seconds) for clock in ("wall", "processor")]
+        return Seconds(wall + usual[0], processor + usual[1])
+
+    def _of_played(self, measure: Measure, value: Any) -> Any:
+        """Values of arms, where only those played are measured, are of those played now."""
+        if not isinstance(measure, DevLoss) or measure.arms == "all":
+            return value
+        return dict.fromkeys(self.turns.window().arms, next(iter(value.values())))
+
     def share(self, observing: float, updating: float, following: float = 0.0) -> float:
         """Of a run with so much for an observation and its decisions, and so much for one update.
 
@@ -170,6 +306,9 @@ class Lesson:
             )
         if isinstance(measure, JointLoss):
             return sum(self._forward([self.sets.joint(measure)]))
+        if isinstance(measure, JointGain):  # before and after
+            parts = [(name, max(1, int(measure.tokens * weight))) for name, weight in self.sets.goal.items()]
+            return 2 * sum(self._forward(self.sets.sample("teacher", *part).batch() for part in parts))
         if isinstance(measure, Alignment):
             # A direction takes the operations of an update; dot products and averaged weights are left out.
             batches = [self.sets.sample("teacher", language, measure.tokens).batch() for language in self.sets.goal]
@@ -182,8 +321,8 @@ class Lesson:
             return 4 * self._sampled("train", measure.tokens)
         if isinstance(measure, Uncertainty):
             return measure.samples * self._sampled("teacher", measure.tokens)
-        if isinstance(measure, SourceGain):
-            return 0.0  # of align's gate: ten times in a run
+        if isinstance(measure, SourceGain | WeightChange):
+            return 0.0  # of align's gate: ten times in a run; or without a pass
         assert isinstance(measure, TrainLoss), f"no prediction for {measure}"
         return 0.0
 
@@ -192,6 +331,10 @@ class Lesson:
 
     def _forward(self, batches: Iterable[Batch]) -> list[float]:
         return [forward_flops(self.shape, batch) for batch in batches]
+
+
+def dev_sets(store: Store) -> DevSets:
+    return DevSets(store, teacher_share=0.5, division="text", validate_tokens=4_000)
 
 
 def learning_flops(config: TeacherConfig, arms: int) -> float:

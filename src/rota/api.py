@@ -27,10 +27,12 @@ from rota.goal import resolve
 from rota.mistakes import check_before_preparing
 from rota.runs import Run
 from rota.settings import FREE, ConfigError, leaves
+from rota.start.points import with_start
 
 if TYPE_CHECKING:
     from rota.evaluation.evaluate import Evaluation
     from rota.team import Team
+    from rota.training.alarms import Detector
     from rota.training.config import TrainingConfig
     from rota.training.devsets import DevSets
     from rota.training.listeners import Listener
@@ -88,6 +90,7 @@ def build_loop(
     from rota.data.selection import Ranks
     from rota.runs import Record
     from rota.runs.earlier import mixture_named
+    from rota.start.vectors import first_weights
     from rota.student.nmt import build_student
     from rota.teachers import Classroom, build_teacher
     from rota.team import Team
@@ -145,7 +148,7 @@ def build_loop(
         guard=config.teacher.guarded if training.guard is None else training.guard,
         decide_every=config.teacher.decide_every,
         rng=np.random.default_rng(seed_for(config.seed, "guard")),
-        more=(Unaligned(), ByHeart(store.language_of)),
+        more=(Unaligned(), ByHeart(store.language_of), *_forgetting(config, store)),
     )
     turns = Turns(
         teacher,
@@ -190,7 +193,9 @@ def build_loop(
             branch(loop, Run(stem), Run(run).about["stem"]["step"])
 
     team.after_first(begin)
-    loop.resume()
+    loop.validates_first = config.student.start is not None
+    if loop.resume() is None and config.student.start is not None:
+        student.begin_with(first_weights(config.student, store.subwords))
     return loop
 
 
@@ -221,6 +226,14 @@ def _check_stem(config: RunConfig, store: Store, stem: Run) -> int:
     if change is not None:
         raise ConfigError(f"{stem} is not a stem of this run: {change}; give another --stem")
     return warmup_steps(config)
+
+
+def _forgetting(config: RunConfig, store: Store) -> list[Detector]:
+    """Where a student can lose what it had learned, or a language is measured without being trained on."""
+    from rota.training.alarms.forgetting import Forgetting
+
+    untrained = set(store.languages) - set(store.language_of.values())
+    return [Forgetting(store.language_of)] if config.student.start is not None or untrained else []
 
 
 def _spot_checks(student: ProbedStudent, sets: DevSets, training: TrainingConfig) -> SpotChecks | None:
@@ -257,6 +270,7 @@ def train(
 
     run = Path(run)
     with join_team(config.student.device) as team:
+        config = config.model_copy(update={"student": with_start(config.student, run)})
         check_before_preparing(config, run, team)
         with _alone(Run(run)) if team.first else nullcontext():
             with _entered(progress):
@@ -348,7 +362,9 @@ def start_run(
         _same_run(folder.about, about, run)
         return
     run.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(store.folder / "subwords.json", folder.subwords_path)
+    for name in ("subwords.json", "sentencepiece.bpe.model"):  # the latter only of a tokenizer that came with one
+        if (store.folder / name).is_file():
+            shutil.copyfile(store.folder / name, run / name)
     folder.write_about(about)
 
 

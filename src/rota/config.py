@@ -89,6 +89,18 @@ class RunConfig(Settings):
         object.__setattr__(self, "teacher", self.teacher.fitted(self.training.steps, self.training.tokens))
         return self
 
+    @model_validator(mode="before")
+    @classmethod
+    def _tokenizer_of_the_start(cls, values: Any) -> Any:
+        """A student that starts from a model reads text as that model did, unless the config gives a tokenizer."""
+        student, data = (values.get(key) for key in ("student", "data")) if isinstance(values, dict) else (None, None)
+        if not (isinstance(student, dict) and isinstance(data, dict)) or student.get("start") is None:
+            return values
+        subwords = data.get("subwords", {})
+        if not isinstance(subwords, dict) or subwords.get("model") is not None:
+            return values
+        return {**values, "data": {**data, "subwords": {**subwords, "model": student["start"]}}}
+
     @property
     def data_folder(self) -> Path:
         return self.data.folder or Path("prepared") / self.name

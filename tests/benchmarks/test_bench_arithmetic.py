@@ -119,7 +119,9 @@ def test_the_update_of_a_q_network_is_three_products_and_one_of_the_target_netwo
 
 def test_rotation_is_read_from_the_name_of_the_teacher():
     assert teacher_config("dqn, refresh 1/5").state_measure.refresh_every == 5
-    assert teacher_config("dqn").state_measure.refresh_every == 1
+    assert teacher_config("dqn, variant paper").state_measure.refresh_every == 1
+    assert teacher_config("dqn").state_measure.refresh_every == 20
+    assert teacher_config("uniform, curriculum norm").curriculum.name == "norm"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from machine.pieces import BENCHMARKS, Piece, plan
+from machine.pieces import BENCHMARKS, OTHERS, Piece, plan
+from rota.teachers import TEACHERS
+from rota.teachers.curricula import CURRICULA
 from rota.teachers.weights.presets import PRESETS
 from rows import Results, Row, row, written
 from run import measure
@@ -71,7 +73,12 @@ def test_another_file_is_not_taken_for_results(tmp_path):
 def test_the_plan_has_each_preset_and_number_of_threads_and_memory_at_four_sizes():
     pieces = plan([], ["small", "base"], [1, 2], data=None, quick=False)
     counts = {name: sum(piece.benchmark == name for piece in pieces) for name in BENCHMARKS}
-    assert counts == {"limit": 4, "time": 4, "data": 2, "teachers": 8 + 2 * (1 + len(PRESETS)), "memory": 8}
+    assert counts == {"limit": 4, "time": 4, "data": 2, "teachers": 12 + 6 + 2 * len(OTHERS), "memory": 8}
+    measured = {piece.teacher.split(", ")[0] for piece in pieces if piece.benchmark == "teachers"}
+    # The shares of fixed are written in a config, and replays need a run: neither measures anything.
+    assert measured - {"spot checks"} == set(TEACHERS) - {"fixed", "weights", *(n for n in TEACHERS if "replay" in n)}
+    assert {f"uniform, curriculum {name}" for name in CURRICULA} <= set(OTHERS)
+    assert set(PRESETS) <= set(OTHERS)
     assert len({(piece.benchmark, piece.setting) for piece in pieces}) == len(pieces)
     assert {piece.threads for piece in pieces if piece.benchmark == "memory"} == {1}, "which threads do not change"
 

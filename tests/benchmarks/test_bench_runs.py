@@ -12,6 +12,8 @@ import torch
 from machine.pieces import Piece, measure, measure_apart, plan
 from rota import api
 from rota.config import parse_config
+from rows import SHARE, Row
+from run import teachers_table
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 PEERS = BENCHMARKS / "peers"
@@ -68,16 +70,54 @@ def test_the_streams_are_measured_beside_an_update(data):
 
 def test_a_static_teacher_costs_next_to_nothing_and_rotation_less_than_the_whole_state(data):
     what = "share of the run, decisions and observations"
-    teachers = ("uniform", "dqn", "dqn, refresh 1/5", "align")
+    teachers = ("uniform", "dqn, variant paper", "dqn, refresh 1/5", "align")
     rows = {name: found(Piece("teachers", "tiny", 100, 400, 1, 1, name, str(data))) for name in teachers}
     assert rows["uniform"][what].ratio is None
-    assert rows["uniform"][what].value < rows["dqn"][what].value
-    assert rows["uniform"][f"{what}, by wall time"].value < rows["dqn"][f"{what}, by wall time"].value
+    paper = "dqn, variant paper"
+    assert rows["uniform"][what].value < rows[paper][what].value
+    assert rows["uniform"][f"{what}, by wall time"].value < rows[paper][f"{what}, by wall time"].value
     predicted = {name: rows[name]["predicted from operations"].value for name in teachers}
     assert predicted["uniform"] == 0
-    assert 0 < predicted["dqn, refresh 1/5"] < predicted["dqn"]
+    assert 0 < predicted["dqn, refresh 1/5"] < predicted[paper]
     assert 0 < predicted["align"] < predicted["dqn, refresh 1/5"]
     assert rows["align"][what].value > 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("tscl, variant rota", "dqn, variant rota", "late", "caps", "ccl-m", "weight-change", "spot checks"),
+        *(f"uniform, curriculum {name}" for name in ("norm", "relative-loss", "actor-critic", "dropout-variance")),
+    ],
+)
+def test_what_is_measured_now_and_then_and_besides_teachers_has_its_cost(data, name):
+    rows = found(Piece("teachers", "tiny", 100, 400, 1, 1, name, str(data)))
+    assert 0 <= rows["share of the run, decisions and observations"].value < 100
+    least = {"uniform, curriculum dropout-variance": 30, "late": 0}.get(name, 0.001)
+    assert rows["share of the run, decisions and observations"].value >= least
+
+
+def test_all_teachers_are_in_one_table():
+    rows = [
+        Row("teachers", f"{name}, {size}, 8,000 subwords, 1 thread", SHARE + clock, value, value, value, "%")
+        for name, size, value in (
+            ("uniform", "tiny, 750 tokens", 0.5),
+            ("dqn, refresh 1/5", "small, 8,000 tokens", 4.5),
+        )
+        for clock in ("", ", by wall time")
+    ]
+    found = teachers_table(rows)
+    assert found.row_count == 2
+    assert [str(column.header) for column in found.columns] == [
+        "teacher",
+        "tiny, 750 tokens, 1 thread",
+        "small, 8,000 tokens, 1 thread",
+    ]
+    assert [list(column.cells) for column in found.columns] == [
+        ["uniform", "dqn, refresh 1/5"],
+        ["0.50", ""],
+        ["", "4.5"],
+    ]
 
 
 @pytest.fixture

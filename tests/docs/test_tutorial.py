@@ -17,7 +17,7 @@ from rota.config import load_config
 from rota.experiments.jobs import plan
 from rota.experiments.suite import load_suite
 
-TUTORIAL = (DOCS / "tutorial.md").read_text(encoding="utf-8")
+TUTORIAL, SECOND_HALF = (DOCS / "tutorial.md").read_text(encoding="utf-8").split("\n# Second half", 1)
 INSTALL = "pip install"  # the one block that is not run: the tests run where it has been done
 
 # The whole difference between the page and the test: all numbers that cost time.

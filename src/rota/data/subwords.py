@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers  # type: ignore[import-untyped]
 
 from rota.settings import ConfigError, Count, Settings
@@ -22,6 +22,9 @@ logger = logging.getLogger(__name__)
 # The order of M2M100, so that an exported model needs no renumbering. The language tags follow, then the subwords.
 SPECIALS: Final = ("<s>", "<pad>", "</s>", "<unk>")
 BOS, PAD, EOS, UNK = range(len(SPECIALS))
+
+ABOUT: Final = "rota"
+"""The key in ``subwords.json`` under which Rota keeps what a ``tokenizers`` file has no place for; it comes first."""
 
 
 class SubwordsConfig(Settings):
@@ -34,19 +37,50 @@ class SubwordsConfig(Settings):
     """``tokenised``: words are already separated by spaces, and characters not seen in training are unknown."""
     max_subwords: Count = Field(default=200, gt=0)
     """Training pairs with more subwords than this on either side are dropped."""
+    model: Path | None = None
+    """A tokenizer in place of learned subwords: a SentencePiece model, a ``tokenizers`` file, or a model's folder."""
+    codes: dict[str, str] = Field(default_factory=dict)
+    """Languages by the codes that the tokenizer has for them, such as ``{az: azj_Latn}``; ``new``: a new tag."""
+    cut: bool = False
+    """Keep only the tokens that the training text uses."""
+    add: Count = Field(default=0, ge=0)
+    """So many new subwords, learned from the text of new languages, or of all if none is new."""
+
+    @model_validator(mode="after")
+    def _learned_or_given(self) -> SubwordsConfig:
+        if self.model is None and (self.codes or self.cut or self.add):
+            name = "codes" if self.codes else "cut" if self.cut else "add"
+            raise ValueError(f"{name!r} changes a tokenizer that is given; give model, or student.start")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _where_used(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = write(self)
+        return {name: value for name, value in written.items() if name not in _LATER or value}
+
+
+_LATER: Final = ("model", "codes", "cut", "add")
 
 
 class Subwords:
-    """Text to ids and back. Text that happens to contain a tag or ``</s>`` is text like any other."""
+    """Text to ids and back. Text that happens to contain a tag or ``</s>`` is text like any other.
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
+    ``about``, of a tokenizer that was made elsewhere: its ``kind``, the token of each language (``tags``), all tokens
+    that stand for languages (``codes``), rows of the embeddings (``vocabulary``), and whether every target begins with
+    the tag of its language (``tags_targets``).
+    """
+
+    def __init__(self, tokenizer: Tokenizer, about: Mapping[str, Any] | None = None) -> None:
+        self._tokenizer, self.about = tokenizer, dict(about or {})
         # Without this, "</s>" in a sentence would become the end of the sentence. It is not saved in the file.
         self._tokenizer.encode_special_tokens = True
         added = tokenizer.get_added_tokens_decoder()
-        self._tags: dict[Arm, int] = {
-            added[token].content[2:-2]: token for token in sorted(added) if token >= len(SPECIALS)
-        }
+        self._tags: dict[Arm, int] = (
+            {language: tokenizer.token_to_id(token) for language, token in self.about["tags"].items()}
+            if self.about
+            else {added[token].content[2:-2]: token for token in sorted(added) if token >= len(SPECIALS)}
+        )
+        self.tags_targets: bool = self.about.get("tags_targets", False)
 
     @classmethod
     def train(cls, texts: Iterable[str], languages: Sequence[Arm], config: SubwordsConfig) -> Subwords:
@@ -70,23 +104,44 @@ class Subwords:
 
     def save(self, path: Path) -> None:
         """One JSON file in the format of Hugging Face ``tokenizers``."""
-        path.write_text(self._tokenizer.to_str(pretty=False) + "\n", encoding="utf-8")
+        text = self._tokenizer.to_str(pretty=False)
+        if self.about:
+            text = f"{_ABOUT_FIRST}{json.dumps(self.about, ensure_ascii=False)},{text.removeprefix('{')}"
+        path.write_text(text + "\n", encoding="utf-8")
 
     @classmethod
-    def load(cls, path: Path) -> Subwords:
+    def load(cls, path: Path, about: Mapping[str, Any] | None = None) -> Subwords:
+        """From a file of :meth:`save`; ``about`` of one that holds the tokenizer alone."""
         try:
             text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
             raise ValueError(f"{path} does not exist; prepare the data first") from None
         try:
-            return cls(Tokenizer.from_str(text))
+            tokenizer, own = _parts(text)
+            return cls(tokenizer, own or about)
         except Exception as error:  # tokenizers raises a bare Exception for anything that it cannot read
             raise ValueError(f"{path} is damaged ({error}); prepare the data again") from None
 
     @cached_property
     def vocabulary(self) -> int:
         """Number of ids, symbols and tags included; ``tokenizers`` builds the whole vocabulary to count it."""
-        return int(self._tokenizer.get_vocab_size())
+        return int(self.about.get("vocabulary") or self._tokenizer.get_vocab_size())
+
+    @cached_property
+    def tokens(self) -> list[str | None]:
+        """The tokens by id; None where the network has a row that no text uses."""
+        return [self._tokenizer.id_to_token(number) for number in range(self.vocabulary)]
+
+    @property
+    def tag_ids(self) -> list[int]:
+        """The ids of all tags, also of languages that the data do not have."""
+        if not self.about:
+            return list(self._tags.values())
+        return [self._tokenizer.token_to_id(code) for code in self.about["codes"]]
+
+    def pieces(self, token: str) -> list[int]:
+        """The ids that a token of another vocabulary would be divided into here."""
+        return self._known([each.id for each in self._tokenizer.model.tokenize(token)])
 
     def tag(self, arm: Arm) -> int:
         """Id of the tag that opens every source sentence of the language."""
@@ -113,8 +168,10 @@ class Subwords:
         """The tag that a translation into a language begins with; None if the model has one target language alone."""
         if language is not None and language not in targets:
             raise ValueError(f"the model does not translate into {language!r}; it does into {', '.join(targets)}")
-        if len(targets) == 1:
+        if len(targets) == 1 and not self.tags_targets:
             return None
+        if language is None and len(targets) == 1:
+            language = targets[0]
         if language is None:
             raise ValueError(f"the model translates into {', '.join(targets)}; say into which one, for example --to en")
         return self.tag(language)
@@ -130,7 +187,30 @@ class Subwords:
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
         _configure_parallelism()
         stripped = [text.strip() for text in texts]
-        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(stripped, add_special_tokens=False)]
+        found = self._tokenizer.encode_batch_fast(stripped, add_special_tokens=False)
+        if self._has_more:
+            return [self._known(encoding.ids) for encoding in found]
+        return [encoding.ids for encoding in found]
+
+    @cached_property
+    def _has_more(self) -> bool:
+        """Whether the tokenizer has tokens that the network has no row for."""
+        return bool(self.about) and int(self._tokenizer.get_vocab_size()) > self.vocabulary
+
+    def _known(self, ids: list[int]) -> list[int]:
+        return [number if number < self.vocabulary else UNK for number in ids]
+
+
+_ABOUT_FIRST: Final = f'{{"{ABOUT}":'
+
+
+def _parts(text: str) -> tuple[Tokenizer, dict[str, Any] | None]:
+    """The tokenizer of a file, and what Rota has written about it."""
+    if not text.startswith(_ABOUT_FIRST):
+        return Tokenizer.from_str(text), None
+    content = json.loads(text)
+    about = content.pop(ABOUT)
+    return Tokenizer.from_str(json.dumps(content, ensure_ascii=False)), about
 
 
 def tag_name(arm: Arm) -> str:

@@ -125,7 +125,8 @@ class Loader:
         chosen = steps[-1:] if combine in ("last", "moving-average") else steps
         with memory_for(lambda: f"loading {len(chosen)} of the checkpoints in {self.run}; {_REMEDY}."):
             if combine == "moving-average":
-                return Translator([self._make(self.run.checkpoint(chosen[0]).moving_average())], self.subwords)
+                network = self._make(self.run.checkpoint(chosen[0]).moving_average())
+                return Translator([network], self.subwords, self.run.targets)
             networks = [self.network(step) for step in chosen]
             if combine == "average" and len(networks) > 1:
                 networks = [self._make(average_weights([network.state_dict() for network in networks]))]

@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 import torch
 
 from rota.data.corpora.parallel import tidy
+from rota.data.ready_made.editing import made_up, tokens_of
 from rota.data.subwords import BOS, EOS, SPECIALS, UNK, Subwords
 from rota.files import read_json_if_whole
 from rota.student.search import MAX_LENGTH
@@ -36,8 +37,9 @@ def _library(module: str = "ctranslate2") -> Any:
 def save_ctranslate2(network: Transformer, tokenizer: dict[str, Any], folder: Path, *, quantization: str) -> None:
     """Weights, config and vocabulary; ``quantization`` is float32 or int8."""
     spec = network_spec(network)
-    ids = tokenizer["model"]["vocab"] | {token["content"]: token["id"] for token in tokenizer["added_tokens"]}
-    tokens = sorted(ids, key=ids.__getitem__)
+    rows = network.shape.vocabulary
+    named = tokens_of(tokenizer)[:rows]
+    tokens = [*named, *(made_up(number) for number in range(len(named), rows))]
     spec.register_source_vocabulary(tokens)
     spec.register_target_vocabulary(tokens)
     config = spec.config
@@ -108,8 +110,9 @@ class CTranslator:
                 f"{folder} is not an export for CTranslate2; make one with rota export RUN --to ctranslate2"
             )
         library = _library()
-        self.subwords = Subwords.load(folder / "tokenizer.json")
-        self.targets: tuple[str, ...] = tuple((read_json_if_whole(folder / MARK) or {}).get("targets", ("en",)))
+        mark = read_json_if_whole(folder / MARK) or {}
+        self.subwords = Subwords.load(folder / "tokenizer.json", mark.get("subwords"))
+        self.targets: tuple[str, ...] = tuple(mark.get("targets", ("en",)))
         self._tokens: list[str] = json.loads((folder / VOCABULARY).read_text(encoding="utf-8"))
         self._ids = {token: number for number, token in enumerate(self._tokens)}
         device = "cuda" if library.get_cuda_device_count() else "cpu"

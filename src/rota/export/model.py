@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, Literal, get_args
 
+from rota.data.ready_made.reading import PIECES_FILE
+from rota.data.subwords import ABOUT, Subwords
 from rota.evaluation.translator import Translator
 from rota.export.ctranslate import MARK, save_ctranslate2
-from rota.export.hugging_face import exported_tokenizer, languages_of, save_hugging_face
+from rota.export.hugging_face import ExportedTokenizer, exported_tokenizer, save_hugging_face
 from rota.export.model_card import model_card
 from rota.files import folder_atomically, read_json, write_json
 from rota.runs import REMEDY, Run
@@ -43,20 +45,34 @@ def export(
     model = choose(found, step=step, selected=selected, combine=combine)
     _require_free(out, found.folder)
     network = _load(found, model)
-    tokenizer = exported_tokenizer(read_json(found.subwords_path, remedy=REMEDY))
+    tokenizer = _tokenizer(found)
+    subwords = tokenizer.subwords
     with folder_atomically(out) as folder:
-        write_json(folder / "tokenizer.json", tokenizer)
         if to == "hf":
-            save_hugging_face(network, languages_of(tokenizer), found.about["config"], folder)
+            forced = subwords.target_tag(None, found.targets) if len(found.targets) == 1 else None
+            save_hugging_face(network, tokenizer, found.about["config"], folder, forced=forced)
         else:
-            save_ctranslate2(network, tokenizer, folder, quantization=quantization)
-        card = model_card(found, model, to=to, quantization=quantization)
+            write_json(folder / "tokenizer.json", tokenizer.content)
+            save_ctranslate2(network, tokenizer.content, folder, quantization=quantization)
+        card = model_card(found, model, to=to, quantization=quantization, tokenizer=tokenizer)
         (folder / "README.md").write_text(card, encoding="utf-8")
         mark = {"run": found.setting("config.name"), "steps": model.steps, "combine": model.combine}
         if found.targets != ("en",):
             mark["targets"] = list(found.targets)
+        if subwords.about:
+            mark["subwords"] = subwords.about
         write_json(folder / MARK, {**mark, "to": to, "quantization": quantization})
     return out
+
+
+def _tokenizer(run: Run) -> ExportedTokenizer:
+    """Subwords that Rota has learned tidy white space in the export too; a tokenizer that was given stays as it is."""
+    content, subwords = read_json(run.subwords_path, remedy=REMEDY), Subwords.load(run.subwords_path)
+    content.pop(ABOUT, None)
+    if subwords.about.get("kind", "learned") in ("learned", "own"):
+        content = exported_tokenizer(content)
+    pieces = run.folder / PIECES_FILE
+    return ExportedTokenizer(content, subwords, subwords.languages[0], pieces if pieces.is_file() else None)
 
 
 def _check(to: str, quantization: str) -> None:

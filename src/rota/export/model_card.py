@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rota.evaluation.metrics import DIGITS, LABELS, averages
+from rota.export.hugging_face import ExportedTokenizer
 from rota.runs import Entry, Run
 from rota.runs.standing import Asked, Model, evaluated
-from rota.types import Arm
+from rota.types import Arm, Route
 
 USE = {
     "hf": """```python
@@ -69,13 +70,22 @@ Or, with Rota: `rota translate FOLDER --from {language} --to {target} < in.txt >
 """The same of a model that translates into several languages: the tag of the target comes first."""
 
 
-def model_card(run: Run, model: Model, *, to: str, quantization: str) -> str:
-    """Markdown with the header of the Hugging Face hub; scores are those recorded for exactly these weights."""
+def model_card(
+    run: Run, model: Model, *, to: str, quantization: str, tokenizer: ExportedTokenizer | None = None
+) -> str:
+    """Markdown with the header of the Hugging Face hub; scores are those recorded for exactly these weights.
+
+    ``tokenizer``: where the run started from a model, how that one writes languages.
+    """
     sizes, config = run.sizes, run.about["config"]
     targets, first = run.targets, run.route(next(iter(sizes)))
     scores = _scores(run, model)
     several, sources = len(targets) > 1, list(dict.fromkeys(run.route(name).source for name in sizes))
-    use = (USE_INTO if several else USE)[to].replace("{language}", first.source).replace("{target}", first.target)
+    tagged = several or (tokenizer is not None and tokenizer.subwords.tags_targets)
+    use = (USE_INTO if tagged else USE)[to]
+    if tokenizer is not None and tokenizer.subwords.about:
+        use = _with_codes(use, tokenizer, first)
+    use = use.replace("{language}", first.source).replace("{target}", first.target)
     parts = [
         _header(dict.fromkeys((*sources, *targets)), to),
         f"# {config['name']}: {', '.join(sizes if several else sources)}{'' if several else f' to {targets[0]}'}\n",
@@ -91,6 +101,17 @@ def model_card(run: Run, model: Model, *, to: str, quantization: str) -> str:
         _limits("in the directions above" if several else f"into {targets[0]}, from the languages above", quantization),
     ]
     return "\n".join(parts)
+
+
+def _with_codes(use: str, tokenizer: ExportedTokenizer, route: Route) -> str:
+    """The example with the tokens that stand for languages; where the source is set, M2M100 wants its name."""
+    subwords = tokenizer.subwords
+    source, target = (subwords.tokens[subwords.tag(each)] or "" for each in (route.source, route.target))
+    if tokenizer.is_m2m100:
+        use = use.replace('src_lang="__{language}__"', f'src_lang="{source[2:-2]}"').replace(
+            "NLLB class", "M2M100 class"
+        )
+    return use.replace("__{language}__", source).replace("__{target}__", target)
 
 
 def _header(languages: Iterable[str], to: str) -> str:

@@ -6,7 +6,8 @@ import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -39,6 +40,10 @@ class Shape:
 
 Decay = Literal["inverse-sqrt", "hold-then-inverse-sqrt", "linear", "cosine", "warmup-stable-decay"]
 """The shapes of the learning rate; :class:`Schedule` says what they mean."""
+
+
+Part = Literal["embeddings", "encoder", "decoder"]
+"""What can be frozen, or have a learning rate of its own."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +150,9 @@ class StudentConfig(Settings):
     device: str = "auto"
     piece_tokens: Count | None = Field(default=None, ge=1)  # run at once; None: 1.5k on a CPU, elsewhere a batch
     average: float | None = Field(default=None, gt=0, lt=1)  # decay of averaged weights kept beside the others
+    start: Path | None = None  # a Hugging Face M2M100 or NLLB checkpoint, a run, or the export of one: docs/start.md
+    freeze: tuple[Part, ...] = ()  # parts that are not trained
+    rates: dict[Part, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)  # factors of the learning rate
 
     @model_validator(mode="before")
     @classmethod
@@ -160,14 +168,19 @@ class StudentConfig(Settings):
     def _as_version_0_1_wrote_it(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """With its ``compile``, and later settings only where used: fingerprints of configs stay what they were."""
         written: dict[str, Any] = write(self)
-        average = written.pop("average", None)
-        return written | {"compile": False} | ({} if average is None else {"average": average})
+        later = {name: written.pop(name) for name in ("average", "start", "freeze", "rates")}
+        return written | {"compile": False} | {name: value for name, value in later.items() if value}
 
     @model_validator(mode="after")
     def _buildable(self) -> StudentConfig:
         self.shape(vocabulary=4)
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(f"betas {self.betas} must lie between 0 and 1; the paper has 0.9 and 0.998")
+        if set(self.freeze) == set(get_args(Part)):
+            raise ValueError("freeze names every part, so that nothing is trained; leave one out")
+        both = [part for part in self.rates if part in self.freeze]
+        if both:
+            raise ValueError(f"{both[0]} is frozen and has a rate; remove it from freeze or from rates")
         return self
 
     @property

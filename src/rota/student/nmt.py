@@ -6,7 +6,7 @@ R numbers for each token, N target tokens of a piece, D model width.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Final
@@ -23,6 +23,7 @@ from rota.student.hardware import OTHER_DEVICE, allow_tf32, find_device, keep_me
 from rota.student.kernels.attention import suits_varlen
 from rota.student.kernels.dropout import Noise
 from rota.student.kernels.loss import examined_tokens, smoothed_loss, token_losses, uncertain_tokens
+from rota.student.optimiser import Optimiser, freeze
 from rota.student.pieces import LaidOut, join, lay_out, packs, pieces, take, token_places
 from rota.student.statistics import WeightStatistics
 from rota.student.transformer import EOS, UNK, Transformer
@@ -80,6 +81,7 @@ def build_student(
     with memory_for(lambda: f"building the student; this needs {OTHER_DEVICE}."):
         generator = torch.Generator().manual_seed(_mixed_seed(seed, 0, 0))
         network = Transformer(config.shape(vocabulary), generator).to(device)
+        freeze(network, config.freeze)
         return NMT(network, config, seed=seed, schedule=config.schedule(steps, restart), team=team)
 
 
@@ -94,9 +96,7 @@ class NMT(WeightStatistics):
         self._seed = seed
         self._team = team or Team()
         self._replica = self._team.replicate(network)
-        # OpenNMT-py's epsilon.
-        self._optimiser = torch.optim.Adam(network.parameters(), lr=0.0, betas=config.betas, eps=1e-9, fused=True)
-        self._start_moments()
+        self._optimiser = Optimiser(network, config)
         self._ahead: tuple[Batch, LaidOut] | None = None  # a batch of the next update, and its first piece laid out
         self._average: MovingAverage | None = None
         self._recent: MovingAverage | None = None
@@ -125,7 +125,7 @@ class NMT(WeightStatistics):
             if not mine:
                 sentence = self._lay_out(take(batches[0], np.array([0])), training=True)
                 self._backward(sentence, (0, 0), tokens, last=True, weight=0.0)
-        gradients = [parameter.grad for parameter in self.network.parameters() if parameter.grad is not None]
+        gradients = [parameter.grad for parameter in self._optimiser.parameters if parameter.grad is not None]
         norm = torch.stack(torch._foreach_norm(gradients)).norm()
         along = [direction.dot_with(gradients) for direction in self._directions]
         self._expect(draw_next())
@@ -136,8 +136,7 @@ class NMT(WeightStatistics):
         self.projection = projection(along, self.gradient_norm)
         self._clip(gradients, loss, self.gradient_norm)
         self.step += 1
-        self._optimiser.param_groups[0]["lr"] = self.schedule(self.step)
-        self._optimiser.step()
+        self._optimiser.step(self.schedule(self.step))
         for average in filter(None, (self._average, self._recent)):
             average.update(self.network)
         return loss
@@ -192,7 +191,7 @@ class NMT(WeightStatistics):
     def gradient(self, batches: Sequence[Batch], *, weights: Weights = "raw", smoothed: bool = False) -> Gradient:
         """Of the mean loss per token in evaluation mode, sentences weighted as in :meth:`update`; leaves no trace."""
         joint, network = join(batches), self._network(weights)
-        parameters = list(network.parameters())
+        parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
         smoothing = self.config.label_smoothing if smoothed else 0.0
         total: list[Tensor] = []
         with memory_for(lambda: self._too_large("computing a gradient of", [joint])):
@@ -208,7 +207,7 @@ class NMT(WeightStatistics):
                     torch._foreach_add_(total, found)
                 else:
                     total = list(found)
-        return NetworkGradient(total, self._adams_denominators)
+        return NetworkGradient(total, self._denominators)
 
     def follow(self, direction: Gradient | None, others: Sequence[Gradient] = (), memory: float = 0.0) -> None:
         """From now on every update computes the dot products of its gradient, before clipping, with the directions."""
@@ -223,18 +222,22 @@ class NMT(WeightStatistics):
         """From now on keeps an average over about the last ten updates; saved with the moments, for the same reason."""
         self._recent = self._recent or MovingAverage(self.network, RECENT_DECAY, settled=True)
 
+    def begin_with(self, weights: Mapping[str, Tensor]) -> None:
+        """Before the first update: these weights instead of random ones."""
+        assert self.step == 0, f"{self.step} updates were made already"
+        self.network.load_state_dict(dict(weights))
+        for average in filter(None, (self._average, self._recent)):
+            average.network.load_state_dict(dict(weights))
+
     def state_dict(self) -> State:
         """Weights, moments and what else updates use, by name; tensors are not copies: write before the next update.
 
         The directions are with the moments, because only a run that resumes needs either.
         """
-        moments: dict[str, dict[str, Tensor]] = {key: {} for key in ("exp_avg", "exp_avg_sq")}
-        for name, parameter in self.network.named_parameters():
-            for key, tensors in moments.items():
-                tensors[name] = self._optimiser.state[parameter][key]
+        moments = self._optimiser.state_dict()
         state = {"network": dict(self.network.state_dict()), "optimiser": moments, "step": self.step}
         for number, direction in enumerate(self._directions):
-            moments[_direction_key(number)] = dict(zip(self._names(), direction.tensors, strict=True))
+            moments[_direction_key(number)] = dict(zip(self._optimiser.names, direction.tensors, strict=True))
         if self._recent is not None:
             moments["recent"] = dict(self._recent.network.state_dict())
         if self._average is not None:
@@ -244,15 +247,11 @@ class NMT(WeightStatistics):
     def load_state_dict(self, state: State) -> None:
         self.network.load_state_dict(state["network"])
         self.step = int(state["step"])
-        for name, parameter in self.network.named_parameters():
-            moments = self._optimiser.state[parameter]
-            moments["step"].fill_(self.step)
-            for key in ("exp_avg", "exp_avg_sq"):
-                moments[key].copy_(state["optimiser"][key][name])
+        self._optimiser.load_state_dict(state["optimiser"], self.step)
         keys = (_direction_key(number) for number in range(len(state["optimiser"])))
         saved = [state["optimiser"][key] for key in keys if key in state["optimiser"]]
         self._directions = tuple(
-            NetworkGradient([each[name].to(self.network.device) for name in self._names()], self._adams_denominators)
+            NetworkGradient([each[name].to(self.network.device) for name in self._optimiser.names], self._denominators)
             for each in saved
         )
         self.gradient_norm = self.projection = self._recent = None
@@ -262,9 +261,6 @@ class NMT(WeightStatistics):
         if self._average is not None:
             self._average.load_state_dict(state)
 
-    def _names(self) -> list[str]:
-        return [name for name, _ in self.network.named_parameters()]
-
     def _network(self, weights: RewardWeights) -> Transformer:
         if weights == "raw":
             return self.network
@@ -273,25 +269,8 @@ class NMT(WeightStatistics):
             raise ValueError("no averaged weights are kept; write for example student.average: 0.99")
         return average.network
 
-    def _adams_denominators(self) -> list[Tensor] | None:
-        """What Adam divides by at the present step; infinite where no gradient was ever seen, so that those are 0."""
-        if self.step == 0:
-            return None
-        group = self._optimiser.param_groups[0]
-        correction = math.sqrt(1 - group["betas"][1] ** self.step)
-        squares = [self._optimiser.state[parameter]["exp_avg_sq"] for parameter in self.network.parameters()]
-        denominators = torch._foreach_div(torch._foreach_sqrt(squares), correction)
-        torch._foreach_add_(denominators, group["eps"])
-        return [each.masked_fill_(square == 0, math.inf) for each, square in zip(denominators, squares, strict=True)]
-
-    def _start_moments(self) -> None:
-        """What Adam would create at its first step, created now, so that every state has the same form."""
-        for parameter in self.network.parameters():
-            self._optimiser.state[parameter] = {
-                "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
-                "exp_avg": torch.zeros_like(parameter),
-                "exp_avg_sq": torch.zeros_like(parameter),
-            }
+    def _denominators(self) -> list[Tensor] | None:
+        return self._optimiser.denominators(self.step)
 
     def _pieces(self, batch: Batch) -> Iterator[tuple[int, int, LaidOut]]:
         """The pieces of a batch, laid out one by one; the first one may have been laid out ahead."""
@@ -366,7 +345,9 @@ class NMT(WeightStatistics):
         network = self._network(weights)
         sums = np.zeros((samples or 1, numbers, joint.tokens if by_token else joint.sentences))
         budget = EVALUATION_TOKENS if network.device.type == "cpu" else EVALUATION_TOKENS_ELSEWHERE
-        most = joint.tokens if samples else math.ceil(joint.tokens / self._team.size)
+        # Rewards at recent weights are of few sentences of all lengths, which in one pack would be mostly padding.
+        parts = self._team.size * (3 if weights == "recent" else 1)
+        most = joint.tokens if samples else math.ceil(joint.tokens / parts)
         budget = min(budget, self.config.piece_tokens or budget, most)
         with torch.inference_mode(), memory_for(lambda: self._too_large("measuring", [joint], budget)):
             for number, rows in enumerate(packs(joint, budget)):

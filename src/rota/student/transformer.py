@@ -7,6 +7,7 @@ D model width, F feed-forward width, V vocabulary.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Final
 
 import torch
@@ -247,3 +248,54 @@ def to_m2m100(state: dict[str, Tensor]) -> dict[str, Tensor]:
     renamed["model.shared.weight"] = state["embedding.weight"]
     renamed["lm_head.weight"] = state.get("output.weight", state["embedding.weight"])
     return renamed
+
+
+def from_m2m100(tensors: Mapping[str, Tensor], shape: Shape) -> dict[str, Tensor]:
+    """The inverse of :func:`to_m2m100`: float32 tensors for a :class:`Transformer` of that shape, all of them used."""
+    left = {name: tensor for name, tensor in tensors.items() if not name.endswith(_NOT_LEARNED)}
+    embedding = _shared_embedding(left)
+
+    def read(name: str) -> Tensor:
+        if name not in left:
+            raise ValueError(f"the checkpoint has no tensor {name!r}; is it complete, and of {shape}?")
+        return left.pop(name).float()
+
+    state = {"embedding.weight": embedding}
+    for side in ("encoder", "decoder"):
+        for number in range(getattr(shape, f"{side}_layers")):
+            modules = {**{ours: (theirs,) for ours, theirs in _SINGLE_NAMES.items()}, **_JOINED_NAMES}
+            for ours, theirs in modules.items():
+                if side == "encoder" and ours.startswith("cross_attention"):
+                    continue
+                for kind in ("weight", "bias"):
+                    parts = [read(f"model.{side}.layers.{number}.{each}.{kind}") for each in theirs]
+                    state[f"{side}.{number}.{ours}.{kind}"] = torch.cat(parts)
+        for kind in ("weight", "bias"):
+            state[f"{side}_norm.{kind}"] = read(f"model.{side}.layer_norm.{kind}")
+    output = left.pop("lm_head.weight", embedding)
+    if not shape.tie_embeddings:
+        state["output.weight"] = output.float()
+    elif not torch.equal(output.float(), embedding):
+        raise ValueError(
+            "lm_head.weight differs from the embeddings although tie_word_embeddings is true in config.json"
+        )
+    if left:
+        raise ValueError(f"Rota's network has no place for the tensor {min(left)!r} of the checkpoint")
+    return state
+
+
+_NOT_LEARNED = ("embed_positions.weights", "embed_positions.weight", "final_logits_bias")
+"""Tables that some checkpoints save although they follow from their size."""
+
+
+def _shared_embedding(tensors: dict[str, Tensor]) -> Tensor:
+    """The one matrix that both sides use, under whichever of its names it was saved; takes all of them away."""
+    names = ("model.shared.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
+    found = [tensors.pop(name) for name in names if name in tensors]
+    if not found and "lm_head.weight" in tensors:
+        found = [tensors["lm_head.weight"]]
+    if not found:
+        raise ValueError(f"the checkpoint has no embeddings (no tensor {names[0]!r})")
+    if not all(torch.equal(found[0], other) for other in found[1:]):
+        raise ValueError("encoder and decoder of the checkpoint have embeddings of their own; in Rota they share one")
+    return found[0].float()

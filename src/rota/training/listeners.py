@@ -198,7 +198,7 @@ class TensorBoard:
         for language, loss in dev_loss.items():
             self._scalar(f"loss/dev/{language}", loss, step)
         unseen = dict.fromkeys(dev_loss, 0) if self._seen.keys() <= dev_loss.keys() else {}  # languages are the arms
-        for arm, tokens in {**unseen, **self._seen}.items():
+        for arm, tokens in {**unseen, **self._seen}.items() if total else ():
             self._scalar(f"share/{arm}", tokens / total, step)
 
     def checked(self, step: int, check: SpotCheck) -> None:

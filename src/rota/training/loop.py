@@ -48,6 +48,7 @@ class Loop:
         self.validate_every = max(1, config.validate_every.steps(config.steps))
         self.checkpoint_every = max(1, config.checkpoint_every.steps(config.steps))
         self.step = 0
+        self.validates_first = False  # before the first update, if the student has learned before
         probe.prepare(turns.watches)
 
     @property
@@ -61,6 +62,8 @@ class Loop:
         After an exception the parts are no longer in step: :meth:`resume` before running again.
         """
         until = self.steps if until is None else min(until, self.steps)
+        if self.step == 0 and self.validates_first:
+            self._validate_first()
         while self.step < until and not self.team.anyone(stop()):
             self._update(self._decide(), until)
             self._tell()
@@ -136,6 +139,15 @@ class Loop:
         if check is not None:
             self._raise(self.alarms.checked(self.step, check))
 
+    def _validate_first(self) -> None:
+        """What the student knows already: losses that it should not lose."""
+        with self.journal.timed("validations"):
+            found = self.probe.validate(0)
+        self.journal.validation(0, found.record())
+        for listener in self.listeners:
+            listener.validated(0, found.dev_loss)
+        self._raise(self.alarms.validated(0, found.dev_loss))
+
     def _check(self, dev_loss: Mapping[Arm, float]) -> SpotCheck | None:
         if self.checks is None:
             return None
@@ -185,7 +197,7 @@ class Loop:
     def resume(self) -> Checkpoint | None:
         """Go on from the newest intact checkpoint, cutting the records back to it; None if there is none."""
         checkpoint = self.team.share(self.checkpoints.newest)
-        self.journal.truncate(0 if checkpoint is None else checkpoint.step)
+        self.journal.truncate(-1 if checkpoint is None else checkpoint.step)
         if checkpoint is None:
             return None
         # Newer ones are damaged, and would count among those that are kept; they will be written again.

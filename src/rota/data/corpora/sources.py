@@ -72,6 +72,7 @@ class CorpusConfig(Settings):
     test: Patterns | dict[str, Patterns] | None = None
     sources: dict[str, SourceConfig] = Field(default_factory=dict)  # training texts beside train, or in its place
     directions: tuple[str, ...] | Literal["both-ways"] | None = None  # None: every language into the target
+    only_measured: tuple[str, ...] = ()  # languages with dev and test sets that are not trained on
     path: Path | None = None  # ted8 alone: a ted_talks.tar.gz, or a folder with its three files
     mirror: str | None = None  # debian alone: address of a package mirror; None: the one that apt uses
     release: str = Field(debian.RELEASE, pattern=r"^\w[\w.-]*$")  # debian alone
@@ -90,6 +91,7 @@ class CorpusConfig(Settings):
             "release": self.corpus == "debian",
             "sources": self.sources,
             "directions": self.directions,
+            "only_measured": self.only_measured,
         }
         return {name for name, value in used.items() if not value}
 
@@ -133,6 +135,12 @@ class CorpusConfig(Settings):
         self._check_sources()
         self._check_directions()
         known = self.known_languages
+        for language in self.only_measured if known else ():
+            check_known(language, known, "language in only_measured")
+        if known and set(self.only_measured) >= set(known):
+            raise ValueError(
+                "'only_measured' names every language, so that there is nothing to train on; leave one out"
+            )
         if known and self.low_resource is not None:
             for language in self.low_resource:
                 check_known(language, known, "low-resource language")
@@ -216,7 +224,8 @@ class CorpusConfig(Settings):
         """The same text as languages into the target, of those languages that the directions need it of."""
         needed = through_pivot(self.pairs, self.target, joined=not self.names_pairs)
         sources = {name: source for name, source in self.sources.items() if source.language in needed}
-        return self.model_copy(update={"directions": None, "languages": needed, "sources": sources})
+        changes = {"directions": None, "languages": needed, "sources": sources, "only_measured": ()}
+        return self.model_copy(update=changes)
 
     @property
     def names_pairs(self) -> bool:
@@ -253,9 +262,20 @@ def open_corpus(config: CorpusConfig, cache: Path) -> Corpus:
     come after their language.
     """
     if config.directions:
-        return _in_directions(config, cache)
+        return _to_train(config, _in_directions(config, cache))
     corpus = _open_own(config, cache)
-    return _with_sources(config, corpus, cache) if config.sources else corpus
+    return _to_train(config, _with_sources(config, corpus, cache) if config.sources else corpus)
+
+
+def _to_train(config: CorpusConfig, corpus: Corpus) -> Corpus:
+    """Without the training text of languages that are only measured."""
+    if not config.only_measured:
+        return corpus
+    kept: dict[Arm, Mapping[Split, ParallelText]] = {}
+    for name, route in config.routes(corpus).items():
+        trained = {route.source, route.target}.isdisjoint(config.only_measured)
+        kept[name] = {split: text for split, text in corpus[name].items() if trained or split != "train"}
+    return {name: splits for name, splits in kept.items() if splits}
 
 
 def _in_directions(config: CorpusConfig, cache: Path) -> Corpus:
@@ -378,6 +398,7 @@ def _files(config: CorpusConfig, language: Arm) -> dict[Split, ParallelText]:
         split: text_of_files(_patterns(config, split, language), language, config.target)
         for split in SPLITS
         if not (optional and _has_no_pattern(config, split, language))
+        if not (split == "train" and language in config.only_measured)
     }
 
 

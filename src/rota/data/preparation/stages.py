@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from rota.data.corpora.download import alone_in
-from rota.data.corpora.parallel import SPLITS, Corpus, ParallelText, Split, having
+from rota.data.corpora.parallel import SPLITS, Corpus, ParallelText, Split, having, read_lines
 from rota.data.corpora.sources import CorpusConfig, low_resource, open_corpus
 from rota.data.preparation.cleaning import KEPT, TOO_LONG, CleaningConfig
 from rota.data.preparation.digests import pack, unpack
@@ -32,6 +32,8 @@ from rota.data.preparation.units import (
     skip_mark,
 )
 from rota.data.preparation.workers import WorkerPool, cores
+from rota.data.ready_made.adopting import adopt
+from rota.data.ready_made.reading import PIECES_FILE, files_of, read_ready_made
 from rota.data.store import MANIFEST, SUBWORDS, Counts, InputFile, Manifest, Side, Store, StoreWriter
 from rota.data.subwords import Subwords, SubwordsConfig, sample_lines
 from rota.files import open_atomically
@@ -191,7 +193,8 @@ class Preparation:
 
     def run(self) -> Path:
         """The complete data folder, inside the partial one."""
-        inputs = self._partial.open(_files(self._corpus))
+        model = self._recipe.subwords.model
+        inputs = self._partial.open([*_files(self._corpus), *(() if model is None else files_of(model))])
         with ExitStack() as stack:
             executor = self._executor(stack)
             self._clean(executor)
@@ -245,11 +248,33 @@ class Preparation:
         if not path.exists():
             part = path.with_suffix(".part")
             languages = list(dict.fromkeys(route.source for route in self._routes.values()))
-            if self._recipe.corpus.tags_targets:
-                languages = list(dict.fromkeys((*languages, *(route.target for route in self._routes.values()))))
-            Subwords.train(self._sample(), languages, self._recipe.subwords).save(part)
+            targets = list(dict.fromkeys((*languages, *(route.target for route in self._routes.values()))))
+            tagged = self._recipe.corpus.tags_targets
+            if self._recipe.subwords.model is None:
+                subwords = Subwords.train(self._sample(), targets if tagged else languages, self._recipe.subwords)
+            else:
+                subwords = self._adopt(targets if tagged else languages, targets)
+            subwords.save(part)
             part.replace(path)
         return Subwords.load(path)
+
+    def _adopt(self, languages: Sequence[str], all_languages: Sequence[str]) -> Subwords:
+        """Those of a tokenizer that was made elsewhere, which may want the tag of the only target too."""
+        config, tagged = self._recipe.subwords, self._recipe.corpus.tags_targets
+        assert config.model is not None
+        if read_ready_made(config.model).tags_targets:
+            languages = all_languages
+        return adopt(config, languages, self._texts, self._partial.folder, tags_targets=tagged)
+
+    def _texts(self, languages: Sequence[str] | None) -> Iterator[str]:
+        """All training text in these languages; of two directions between the same ones, both."""
+        for arm in having(self._corpus, "train"):
+            route = self._routes[arm]
+            for side, path in zip(
+                (route.source, route.target), self._partial.text(Unit("clean", "train", arm)), strict=True
+            ):
+                if languages is None or side in languages:
+                    yield from read_lines(path)
 
     def _sample(self) -> Iterator[str]:
         """Both sides of the same number of training pairs of each language; small languages repeat theirs.
@@ -318,7 +343,10 @@ class Preparation:
         for pair, size in directions.items():
             pairs[frozenset(pair)] = max(size, pairs.get(frozenset(pair), 0))
         sets = {name: self._routes[name] for name in having(self._corpus, "dev")}
-        named = dict.fromkeys(each for route in sets.values() for each in (route.source, route.target) if each != pivot)
+        outside = {pivot, *self._recipe.corpus.only_measured}
+        named = dict.fromkeys(
+            each for route in sets.values() for each in (route.source, route.target) if each not in outside
+        )
         by_language = {each: sum(size for pair, size in pairs.items() if each in pair) for each in named}
         low = low_resource(self._recipe.corpus, by_language)
         return [name for name, route in sets.items() if route.source in low or route.target in low]
@@ -332,16 +360,20 @@ class Preparation:
             return Side.joined([source for source, _ in pieces]), Side.joined([target for _, target in pieces])
 
         arms = {arm: self._routes[arm] for arm in having(self._corpus, "train")}
-        return Mess(self._recipe.mess, arms, read, subwords.tag, tags_targets=self._recipe.corpus.tags_targets)
+        return Mess(self._recipe.mess, arms, read, subwords.tag, tags_targets=self._tags_targets(subwords))
 
     def _read_encoded(self, unit: Unit, vocabulary: int) -> tuple[Side, Side]:
         source, target = read_encoded(self._partial.encoded(unit), self._results[unit]["sides"], vocabulary)
         return source, target
 
+    def _tags_targets(self, subwords: Subwords) -> bool:
+        return self._recipe.corpus.tags_targets or subwords.tags_targets
+
     def _copy_texts(self, ready: Path) -> None:
         """Not moved: a preparation that resumes from here needs them where they are."""
         texts = (path for unit in self._held_out() for path in self._partial.text(unit))
-        for path in (self._partial.folder / SUBWORDS, *texts):
+        pieces = self._partial.folder / PIECES_FILE
+        for path in (self._partial.folder / SUBWORDS, *([pieces] if pieces.is_file() else []), *texts):
             copy = ready / path.relative_to(self._partial.folder)
             copy.parent.mkdir(exist_ok=True)
             shutil.copyfile(path, copy)

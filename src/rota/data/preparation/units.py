@@ -261,7 +261,7 @@ class Executor:
 
     def _encode_chunk(self, route: Route, chunk: list[Pair], limit: int | None) -> tuple[Side, Side]:
         sources = self._subwords.encode_sources(route.source, [source for source, _ in chunk])
-        tag = route.target if self._recipe.corpus.tags_targets else None
+        tag = route.target if self._recipe.corpus.tags_targets or self._subwords.tags_targets else None
         targets = self._subwords.encode_targets([target for _, target in chunk], tag)
         if limit is not None:
             symbols = 2 if tag else 1

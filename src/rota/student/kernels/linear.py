@@ -35,7 +35,10 @@ class _ScaledLinear(Function):
     @staticmethod
     def backward(ctx: Any, gradient_NO: Tensor) -> Any:
         rows_NI, weight_OI = ctx.saved_tensors
-        to_rows = _product(torch.empty_like(rows_NI), gradient_NO, weight_OI, ctx.scale)
+        needs_rows, needs_weight, _, _ = ctx.needs_input_grad
+        to_rows = _product(torch.empty_like(rows_NI), gradient_NO, weight_OI, ctx.scale) if needs_rows else None
+        if not needs_weight:  # a frozen layer; the bias is too
+            return to_rows, None, None, None
         to_weight = _product(torch.empty_like(weight_OI), gradient_NO.t(), rows_NI, ctx.scale)
         return to_rows, to_weight, torch.mv(gradient_NO.t(), gradient_NO.new_ones(len(gradient_NO))), None
 

@@ -181,7 +181,8 @@ class _SmoothedLoss(Function):
         lowered_ND, lowered_VD = _lowered(states_ND, output_VD)
         mean_D = output_VD.float().mean(0)
         states_gradient = torch.empty_like(states_ND, dtype=torch.float32)
-        output_gradient = torch.zeros_like(output_VD, dtype=torch.float32)
+        # None: the matrix is frozen.
+        output_gradient = torch.zeros_like(output_VD, dtype=torch.float32) if ctx.needs_input_grad[1] else None
         losses, normalisers = [], []
         rows = _chunk_rows(output_VD)
         for start in range(0, len(target_N), rows):
@@ -193,13 +194,15 @@ class _SmoothedLoss(Function):
             weights_CV.scatter_add_(1, target_C1, sums_C1 * (smoothing - 1))
             weights_CV = weights_CV.to(lowered_VD.dtype)
             states_gradient[chunk] = torch.mm(weights_CV, lowered_VD).float().div_(sums_C1)
-            shares_CD = _times(states_CD / sums_C1, factors_N, chunk)
-            _add_product(output_gradient, weights_CV, shares_CD.to(lowered_VD.dtype))
+            if output_gradient is not None:
+                shares_CD = _times(states_CD / sums_C1, factors_N, chunk)
+                _add_product(output_gradient, weights_CV, shares_CD.to(lowered_VD.dtype))
         states_gradient.sub_(mean_D, alpha=smoothing)
         states_gradient = _times(states_gradient, factors_N)
         sum_D = _times(states_ND.float(), factors_N).sum(0)
-        output_gradient.sub_(sum_D, alpha=smoothing / len(output_VD))
-        ctx.save_for_backward(states_gradient.to(states_ND.dtype), output_gradient.to(output_VD.dtype))
+        if output_gradient is not None:
+            output_gradient = output_gradient.sub_(sum_D, alpha=smoothing / len(output_VD)).to(output_VD.dtype)
+        ctx.save_for_backward(states_gradient.to(states_ND.dtype), output_gradient)
         losses_N = torch.cat(losses)
         ctx.mark_non_differentiable(losses_N)
         uniform = _times(torch.cat(normalisers), factors_N).sum() - sum_D @ mean_D
@@ -208,7 +211,8 @@ class _SmoothedLoss(Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> Any:
         states_gradient, output_gradient = ctx.saved_tensors
-        return states_gradient.mul_(gradient), output_gradient.mul_(gradient), None, None, None
+        to_output = None if output_gradient is None else output_gradient.mul_(gradient)
+        return states_gradient.mul_(gradient), to_output, None, None, None
 
 
 def _times(rows: Tensor, factors_N: Tensor | None, chunk: slice = slice(None)) -> Tensor:

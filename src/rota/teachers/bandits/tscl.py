@@ -14,6 +14,7 @@ from rota.settings import Count, Duration
 from rota.teachers.bandits.base import Bandit, Policy
 from rota.teachers.bandits.matiisen import Naive, Sampling, Window
 from rota.teachers.base import (
+    PAPER_STEPS,
     ROTA,
     Classroom,
     Inform,
@@ -204,6 +205,13 @@ class TSCLConfig(LearnedConfig):
         if self.algorithm == "online" and self.first_reward == "raw":
             changed["first_reward"] = "untried"
         return super().scaled(to) | changed
+
+    def economical(self, steps: int, tokens: int) -> dict[str, Any]:
+        """A choice for every update leaves 3 % of the forward and backward pass of that one for its reward."""
+        if self.variant == "rota" or steps < PAPER_STEPS:
+            return {}
+        most = max(1, round(0.03 * 3 * self.decide_every * tokens))
+        return {"reward_tokens": min(self.reward_tokens, most)}
 
     @property
     def reward_measure(self) -> DevLoss | JointGain:

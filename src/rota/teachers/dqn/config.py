@@ -54,8 +54,8 @@ RELEASED: dict[str, Any] = {
 }
 """What ``variant: released`` sets; the defaults are the paper's. The released warm-up tells the rewards."""
 
-OWN_ROTA: dict[str, Any] = {**ROTA, "epsilon_floor": 0.16, "refresh": "1/8"}
-"""What ``variant: rota`` sets; an eighth of the state is measured again at each choice, to keep it cheap."""
+OWN_ROTA: dict[str, Any] = {**ROTA, "epsilon_floor": 0.16, "refresh": "1/16"}
+"""What ``variant: rota`` sets; a sixteenth of the state is measured again at each choice, to keep it cheap."""
 
 
 class DQNConfig(LearnedConfig):
@@ -181,6 +181,10 @@ class DQNConfig(LearnedConfig):
                 f"teacher.epsilon_steps is {self.epsilon_steps}: {last:.0%} of the choices are random even at the end"
             )
             logger.warning("%s; leave it out, or write for example 33%%", random)
+
+    def economical(self, steps: int, tokens: int) -> dict[str, Any]:  # noqa: ARG002 - the size of an update decides
+        """A twentieth of the state at each choice, where the state is as large as the paper's."""
+        return {} if self.variant == "rota" or tokens < PAPER_TOKENS else {"refresh": "1/20"}
 
     def make_reward(self) -> Reward:
         gain = MeasuredGain() if self.reward_batch == "rotating" else REWARDS[self.reward]()

@@ -1,0 +1,137 @@
+"""A tokenizer that was made elsewhere becomes the subwords of a run: codes of languages, fewer or more subwords."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from tokenizers import Tokenizer  # type: ignore[import-untyped]
+
+from rota.data.ready_made.editing import new_subwords, numbered, tokens_of, used_tokens, with_subwords
+from rota.data.ready_made.reading import MASK, PIECES_FILE, ReadyMade, added_token, read_ready_made
+from rota.data.subwords import SPECIALS, Subwords, SubwordsConfig, tag_name
+from rota.settings import ConfigError
+
+logger = logging.getLogger(__name__)
+
+NEW: Final = "new"
+"""The code in a config of a language that the model does not know yet."""
+
+_ASCII: Final = {chr(number) for number in range(33, 127)}
+_LINES: Final = 2_000  # that are divided at once
+
+Texts = Callable[[Sequence[str] | None], Iterator[str]]
+"""The training text in these languages; None: all of it."""
+
+
+def as_it_is(folder: Path) -> Subwords:
+    """The tokenizer of a run, its export or a checkpoint, unchanged; with the languages that it names itself."""
+    found = read_ready_made(folder)
+    about = {
+        "kind": found.kind,
+        "tags": dict(found.tags),
+        "codes": list(found.codes),
+        "vocabulary": found.vocabulary,
+        "tags_targets": found.tags_targets,
+    }
+    return Subwords(Tokenizer.from_str(json.dumps(found.content, ensure_ascii=False)), about)
+
+
+def adopt(
+    config: SubwordsConfig, languages: Sequence[str], texts: Texts, folder: Path, *, tags_targets: bool
+) -> Subwords:
+    """The subwords for these languages; beside them a SentencePiece model, in ``folder``, if the tokenizer has one.
+
+    Without anything to change the vocabulary stays as it is, number for number. Else it is numbered anew: symbols,
+    subwords, tags; the weights that belong to them are found by name. What Rota has learned itself keeps its numbers
+    unless it is cut, so that dev sets stay divided as they were.
+    """
+    assert config.model is not None
+    found = read_ready_made(config.model)
+    tags = _tags(found, languages, config.codes, config.model)
+    new_tags = [code for code in tags.values() if code not in found.codes]
+    tokens, content = tokens_of(found.content), found.content
+    new = [language for language, code in tags.items() if code in new_tags]
+    added = new_subwords(content, texts(new or None), config.add) if config.add else []
+    kept = _kept(found, texts(None)) if config.cut else None
+    if kept is not None or added or new_tags:
+        if added:
+            content = with_subwords(content, added)
+        tokens = _arranged(found, kept, added, new_tags)
+        content = {**content, "added_tokens": [*content["added_tokens"], *(added_token(code, 0) for code in new_tags)]}
+        content = numbered(content, tokens)
+        logger.info("%s: %d tokens of %d, %d new subwords", config.model, len(tokens), found.vocabulary, len(added))
+    if found.pieces is not None:
+        pieces = found.pieces.edited(kept, added)
+        (folder / PIECES_FILE).write_bytes(pieces.to_bytes())
+    changed = content is not found.content
+    about: dict[str, Any] = {
+        "kind": found.kind,
+        "tags": {**tags, **{each: code for each, code in found.tags.items() if each not in tags}},
+        "codes": [*found.codes, *new_tags],
+        "vocabulary": len(tokens) if changed else found.vocabulary,
+        "tags_targets": found.tags_targets or tags_targets,
+    }
+    return Subwords(Tokenizer.from_str(json.dumps(content, ensure_ascii=False)), about)
+
+
+def _arranged(found: ReadyMade, kept: set[str] | None, added: Sequence[str], new_tags: Sequence[str]) -> list[str]:
+    """The tokens in the order of their new numbers."""
+    tokens = tokens_of(found.content)[: found.vocabulary]
+    if kept is None and found.kind in ("learned", "own"):
+        return [*tokens, *added, *new_tags]
+    masks = [token for token in tokens if token == MASK]
+    outside = {*found.codes, MASK}
+    subwords = [token for token in tokens if token not in outside and not _made_up(token)]
+    subwords = [token for token in subwords if kept is None or token in kept]
+    return [*subwords, *added, *found.codes, *new_tags, *masks]
+
+
+def _made_up(token: str) -> bool:
+    return token.startswith("madeupword") and token.removeprefix("madeupword").isdigit()
+
+
+def _tags(found: ReadyMade, languages: Sequence[str], codes: Mapping[str, str], model: Path) -> dict[str, str]:
+    """The code of each language: as the config says, else as the model itself does."""
+    unused = [language for language in codes if language not in languages]
+    if unused:
+        known = ", ".join(languages)
+        raise ConfigError(f"data.subwords.codes names {unused[0]!r}, which is not a language of the data ({known})")
+    return {language: _code(found, language, codes.get(language), model) for language in languages}
+
+
+def _code(found: ReadyMade, language: str, written: str | None, model: Path) -> str:
+    new = tag_name(language)
+    code = written or found.tags.get(language) or (language if language in found.codes else None)
+    if code == NEW or (code is None and found.kind in ("learned", "own")):
+        return new
+    if code in found.codes:
+        return code
+    if code is not None and tag_name(code) in found.codes:
+        return tag_name(code)
+    what = f"{model} has no code {written!r}" if written else f"{model} has no code for the language {language!r}"
+    wanted = written or language
+    near = difflib.get_close_matches(wanted, found.codes, n=9, cutoff=0.3)
+    near = sorted(near, key=lambda code: code[:2] != wanted[:2])[:3]
+    some = ", ".join(near or found.codes[:5])
+    example = f"data.subwords.codes: {{{language}: {near[0] if near else found.codes[0]}}}"
+    raise ConfigError(f"{what}; it has {some}, ...: write for example {example}, or {NEW} for a language it lacks")
+
+
+def _kept(found: ReadyMade, lines: Iterator[str]) -> set[str]:
+    """What the text at hand needs, symbols, bytes and the characters of ASCII."""
+    used = used_tokens(found.content, _batches(lines))
+    single = {token for token in tokens_of(found.content) if token.startswith("<0x") or token in _ASCII}
+    plain = {token["content"] for token in found.content["added_tokens"] if not token["special"]}
+    return used | single | plain | {*SPECIALS, "\u2581"}
+
+
+def _batches(lines: Iterable[str]) -> Iterator[list[str]]:
+    lines = iter(lines)
+    while batch := list(islice(lines, _LINES)):
+        yield batch

@@ -1,0 +1,105 @@
+"""What a folder holds that a run starts from, and the settings of the student that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rota.data.ready_made.adopting import as_it_is
+from rota.data.subwords import Subwords
+from rota.runs import Run
+from rota.runs.standing import standing_model
+from rota.settings import ConfigError, Duration
+from rota.student.config import LearningRate, Shape, StudentConfig
+from rota.student.pretrained import is_pretrained, read_pretrained
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Weights = dict[str, Tensor]
+
+PEAK: Final = 0.0001
+"""The learning rate of a student that has learned before, unless the config names one; with a warm-up of 10 %."""
+
+_SIZES: Final = ("encoder_layers", "decoder_layers", "width", "heads", "feedforward", "tie_embeddings")
+
+
+@dataclass(frozen=True)
+class Start:
+    """A starting point whose weights have not been read yet."""
+
+    folder: Path
+    shape: Shape
+    dropout: float
+    attention_dropout: float
+    weights: Callable[[], Weights]
+
+    @property
+    def subwords(self) -> Subwords:
+        return as_it_is(self.folder)
+
+
+def open_start(folder: Path) -> Start:
+    """What the folder holds, with its sizes."""
+    if Run(folder).exists:
+        return _of_run(Run(folder))
+    if not is_pretrained(folder):
+        what = "has neither run.json nor config.json" if folder.is_dir() else "does not exist"
+        raise ConfigError(f"student.start: {folder} {what}; give a run, its export, or an M2M100 or NLLB checkpoint")
+    found = read_pretrained(folder)
+    return Start(folder, found.shape, found.dropout, found.attention_dropout, found.weights)
+
+
+def _of_run(run: Run) -> Start:
+    config = StudentConfig.model_validate(run.setting("config.student"))
+    shape = config.shape(Subwords.load(run.subwords_path).vocabulary)
+
+    def weights() -> Weights:
+        from rota.evaluation.translator import Translator
+
+        model = standing_model(run)
+        if model.select is None:
+            found = Translator.load(run.folder, device="cpu")
+        else:  # what rota evaluate --select found best; of an ensemble, the mean of its weights
+            combine = "average" if model.combine == "ensemble" else model.combine
+            found = Translator.load(run.folder, steps=model.steps, combine=combine, device="cpu")
+        return found.networks[0].state_dict()
+
+    return Start(run.folder, shape, config.dropout, config.dropout_of_attention, weights)
+
+
+def with_start(student: StudentConfig, run: Path) -> StudentConfig:
+    """The settings with the sizes of what it starts from, and with what a student wants that has learned before.
+
+    A run that has begun has these on record, so that it needs its starting point no longer.
+    """
+    if student.start is None:
+        return student
+    if Run(run).exists:
+        recorded = StudentConfig.model_validate(Run(run).setting("config.student"))
+        filled = {name: getattr(recorded, name) for name in (*_SIZES, *_WANTED)}
+    else:
+        start = open_start(student.start)
+        _check_sizes(student, start)
+        filled = {name: getattr(start.shape, name) for name in _SIZES}
+        filled |= {"dropout": start.dropout, "attention_dropout": start.attention_dropout}
+        filled |= {"learning_rate": LearningRate(peak=PEAK), "lr_warmup": Duration("10%")}
+    written = student.model_fields_set - set(_SIZES)
+    changes = {name: value for name, value in filled.items() if name not in written}
+    return student.model_copy(update=changes)
+
+
+_WANTED: Final = ("dropout", "attention_dropout", "learning_rate", "lr_warmup")
+
+
+def _check_sizes(student: StudentConfig, start: Start) -> None:
+    if student.model_fields_set.isdisjoint((*_SIZES, "preset", "layers")):
+        return
+    wanted = student.shape(start.shape.vocabulary)
+    for name in _SIZES:
+        ours, theirs = getattr(wanted, name), getattr(start.shape, name)
+        if ours != theirs:
+            found = f"student.{name} is {ours} and that of {start.folder} is {theirs}"
+            raise ConfigError(f"{found}; leave the sizes of the student out, they are those of student.start")
