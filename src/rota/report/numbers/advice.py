@@ -167,8 +167,8 @@ def _helpers(run: StudyRun) -> Iterator[Helper]:
 
 def _arm_facts(run: StudyRun, arm: Arm, effect: Effect | None) -> ArmFacts:
     language, checks = run.language_of(arm), run.spot_checks
-    last = run.validations[-1] if run.validations else {}
-    dev_loss = last.get("calibrated_loss", last.get("dev_loss", {})).get(language)
+    last: Entry = run.validations[-1] if run.validations else {"dev_loss": {}}
+    losses: Mapping[Arm, float] = last["calibrated_loss" if "calibrated_loss" in last else "dev_loss"]
     return ArmFacts(
         arm,
         language,
@@ -179,7 +179,7 @@ def _arm_facts(run: StudyRun, arm: Arm, effect: Effect | None) -> ArmFacts:
         effect,
         _recent(checks, "source_gain", arm),
         _recent(checks, "train_loss", arm),
-        dev_loss,
+        losses.get(language),
         tuple(dict.fromkeys(alarm["kind"] for alarm in run.alarms if alarm["arm"] == arm)),
     )
 
