@@ -147,7 +147,7 @@ def _show_help(run: Run) -> None:
         raise ValueError(f"{run} has recorded no map of who helps whom; train with map: true in its teacher")
     saved = run.policy_folder / "who-helps-whom.json"
     saved.parent.mkdir(exist_ok=True)
-    write_json(saved, whole[0].as_json())
+    write_json(saved, whole[0].as_json(), checked=True)
     halves = help_maps(observations, arms, 2, run.language_of)
     picture = plot_maps(halves, saved.with_suffix(".png"), "Who helps whom")
     views.console.print(views.help_table(whole[0]))
