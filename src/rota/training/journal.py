@@ -109,7 +109,7 @@ class Journal:
         """Cut all records back to a checkpoint; they were on the disk before it was saved, so none may end earlier."""
         for record in self._records:
             last = record.truncate(step)
-            if record is self.steps and step and last != step:
+            if record is self.steps and step > 0 and last != step:
                 why = f"it ends with step {last or 0:,}, and the checkpoint is of step {step:,}"
                 raise damaged(record.path, why, REMEDY)
 
