@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from rota.evaluation.metrics import DIGITS, LABELS, averages
@@ -135,6 +136,8 @@ def _model(config: Mapping[str, Any], model: Model, quantization: str) -> str:
     student = config["student"]
     changed = [f"{key} {student[key]}" for key in ("layers", "width", "heads", "feedforward") if student[key]]
     size = ", ".join([f"preset `{student['preset']}`", *changed])
+    if student.get("start"):
+        size = f"{', '.join(changed)}, started from {Path(student['start']).name}"
     return f"""A multilingual translation model made with Rota, in which a teacher chooses the language of each training
 batch. It is an encoder-decoder Transformer ({size}) of the M2M100 architecture. The weights are {which}
 of {config["training"]["steps"]:,}, in {quantization}.
