@@ -107,12 +107,14 @@ def model_card(
 def _with_codes(use: str, tokenizer: ExportedTokenizer, route: Route) -> str:
     """The example with the tokens that stand for languages; where the source is set, M2M100 wants its name."""
     subwords = tokenizer.subwords
-    source, target = (subwords.tokens[subwords.tag(each)] or "" for each in (route.source, route.target))
+    source = subwords.tokens[subwords.tag(route.source)] or ""
+    if "{target}" in use:
+        use = use.replace("__{target}__", subwords.tokens[subwords.tag(route.target)] or "")
     if tokenizer.is_m2m100:
         use = use.replace('src_lang="__{language}__"', f'src_lang="{source[2:-2]}"').replace(
             "NLLB class", "M2M100 class"
         )
-    return use.replace("__{language}__", source).replace("__{target}__", target)
+    return use.replace("__{language}__", source)
 
 
 def _header(languages: Iterable[str], to: str) -> str:
