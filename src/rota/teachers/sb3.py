@@ -149,10 +149,11 @@ class SB3:
         return boltzmann(arms, outputs, outputs, self._rng, temperature=1.0)
 
     def tell(self, observation: Observation) -> Mapping[Arm, float]:
-        """The reward, which it does not learn from: how far the goal's dev loss fell since the last observation."""
+        """The reward, which it does not learn from: how far the goal's dev loss fell; of a mixture, no arm's own."""
         self._seen = self.outlook.seen(observation)
-        gain = self._reward(observation.decision.arm, self.outlook.goal_loss(self.outlook.losses(observation)))
-        return {} if gain is None else {observation.decision.arm: gain}
+        arm = observation.decision.arm
+        gain = self._reward(arm, self.outlook.goal_loss(self.outlook.losses(observation)))
+        return {} if gain is None or arm not in self.outlook.arms else {arm: gain}
 
     def state_dict(self) -> State:
         seen = None if self._seen is None else self._seen.copy()
