@@ -32,7 +32,7 @@ LONGEST_LINE: Final = 16_000_000
 MOST_SWOLLEN: Final = 200
 """Bytes of text in a byte of gzip; text has three to ten, and a file made to fill a disk about a thousand."""
 
-SURELY_SMALL: Final = 64_000_000
+SURELY_SMALL: Final = 8_000_000
 """Bytes up to which it does not matter how far a file was compressed."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
