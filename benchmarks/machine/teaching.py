@@ -124,14 +124,16 @@ def _updates(student: NMT, streams: Sequence[Iterator[Batch]], number: int) -> t
 def _visiting(piece: Piece, lesson: Lesson, student: NMT, streams: Sequence[Iterator[Batch]]) -> dict[str, list[float]]:
     """Of a teacher that looks at some things only now and then: the whole run, from visits to some of its places.
 
-    Two observations at each: what is due from time to time is due at the first of them, what is always due at both.
+    Two observations at each: what is due from time to time is due at the first, which ends there, and what is always
+    due at both.
     """
     lesson.visit(0)  # everything for the first time, which takes longer
     found: dict[str, list[float]] = {clock: [] for clock in CLOCKS}
     for number in range(piece.repetitions):
         _, updates = _updates(student, streams, number)
         lesson.restart(number)
-        pairs = [(lesson.visit(visit * lesson.steps // VISITS), lesson.visit()) for visit in range(VISITS)]
+        ends = [(visit + 1) * lesson.steps // VISITS for visit in range(VISITS)]
+        pairs = [(lesson.visit(end - lesson.updates), lesson.visit()) for end in ends]
         following = timed(partial(follow, student, TIMES))
         for clock, shares in found.items():
             first, second = ([getattr(each[place], clock) for each in pairs] for place in (0, 1))

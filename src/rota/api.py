@@ -21,7 +21,7 @@ import numpy as np
 from rota.config import RunConfig, as_begun, parse_config, parse_recorded
 from rota.data.preparation.stages import Progress
 from rota.data.preparation.stages import prepare as prepare_data
-from rota.data.store import Store
+from rota.data.store import SUBWORDS, Store
 from rota.evaluation.config import Changes, EvaluationConfig
 from rota.goal import resolve
 from rota.mistakes import check_before_preparing
@@ -190,7 +190,7 @@ def build_loop(
             more["stem"] = about_stem(Run(stem), ends)
         start_run(config, store, sets.sizes(turns.watches), run, more)
         if stem is not None and "stem" in Run(run).about:
-            branch(loop, Run(stem), Run(run).about["stem"]["step"])
+            branch(loop, Run(stem), Run(run).about["stem"])
 
     team.after_first(begin)
     loop.validates_first = config.student.start is not None
@@ -362,7 +362,7 @@ def start_run(
         _same_run(folder.about, about, run)
         return
     run.mkdir(parents=True, exist_ok=True)
-    for name in ("subwords.json", "sentencepiece.bpe.model"):  # the latter only of a tokenizer that came with one
+    for name in (SUBWORDS, "sentencepiece.bpe.model"):  # the latter only of a tokenizer that came with one
         if (store.folder / name).is_file():
             shutil.copyfile(store.folder / name, run / name)
     folder.write_about(about)
@@ -373,6 +373,7 @@ def describe(config: RunConfig, store: Store) -> dict[str, Any]:
     import torch
 
     data = {"folder": str(store.folder.resolve()), "fingerprint": store.fingerprint}
+    data["subwords"] = store.manifest.files[SUBWORDS].sha256
     names = ("rota-nmt", "torch", "numpy", "tokenizers", "sacrebleu")
     hardware = {"machine": platform.machine(), "cores": os.cpu_count(), "threads": torch.get_num_threads()}
     return {

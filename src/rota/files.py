@@ -6,7 +6,7 @@ Use these instead of writing them again:
   a whole folder: :func:`folder_atomically`
 - a JSON object: :func:`read_json`; one that may be missing or unfinished: :func:`read_json_if_whole`;
   an error about any damaged file: :func:`damaged`
-- the SHA-256 of a file: :func:`sha256_of`; a short name for settings: :func:`fingerprint`
+- the SHA-256 of a file: :func:`sha256_of`, :func:`short_hash`; a short name for settings: :func:`fingerprint`
 - one process at a time: :func:`locked`; whether another one is at work: :func:`is_locked`
 """
 
@@ -15,13 +15,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 
 from filelock import FileLock, Timeout
+
+CHECK: Final = "check"
+_EIGHT: Final = re.compile("[0-9a-f]{8}")
+EDITED: Final = 'its check value is not that of its content; if you edited it on purpose, delete its line "check"'
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -35,9 +41,20 @@ def write_atomically(path: Path, text: str) -> None:
     partial.replace(path)
 
 
-def write_json(path: Path, content: Any) -> None:
-    """Atomically, in the form that all of our JSON files for people have."""
+def write_json(path: Path, content: Any, *, checked: bool = False) -> None:
+    """Atomically, in the form that all of our JSON files for people have.
+
+    ``checked``: the last key of an object is a check value, by which :func:`read_json` notices any other content.
+    """
+    if checked:
+        content = {**content, CHECK: check_value(content)}
     write_atomically(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def check_value(content: Mapping[str, Any]) -> str:
+    """A CRC-32 of an object as JSON, whatever the order and the layout in which it is written."""
+    plain = json.loads(json.dumps(content))  # as it will be read: keys are texts there
+    return f"{zlib.crc32(json.dumps(plain, sort_keys=True).encode()):08x}"
 
 
 @contextmanager
@@ -96,9 +113,10 @@ def _sync(path: Path) -> None:
 
 
 def read_json(path: Path, *keys: str, remedy: str) -> dict[str, Any]:
-    """The JSON object in a file; it must have the keys, such as ``data.sizes``.
+    """The JSON object in a file, without its check value; it must have the keys, such as ``data.sizes``.
 
-    A missing file is a FileNotFoundError. Anything else that is wrong is a ValueError with the ``remedy``.
+    A missing file is a FileNotFoundError. Anything else that is wrong is a ValueError with the ``remedy``. Files of
+    earlier versions have no check value.
     """
     try:
         content = json.loads(path.read_bytes())
@@ -106,6 +124,11 @@ def read_json(path: Path, *keys: str, remedy: str) -> dict[str, Any]:
         raise damaged(path, error, remedy) from None
     if not isinstance(content, dict):
         raise damaged(path, "not a JSON object", remedy)
+    if misspelt_check(content):
+        raise damaged(path, f"its last key should be {CHECK}", remedy)
+    stated = content.pop(CHECK, None)
+    if stated is not None and stated != check_value(content):
+        raise damaged(path, EDITED, remedy)
     for key in keys:
         found: Any = content
         for part in key.split("."):
@@ -113,6 +136,12 @@ def read_json(path: Path, *keys: str, remedy: str) -> dict[str, Any]:
                 raise damaged(path, f"it has no {key}", remedy)
             found = found[part]
     return content
+
+
+def misspelt_check(content: Mapping[str, Any]) -> bool:
+    """Whether the last key of an object looks like a check value under another name: one bit of it was changed."""
+    key, value = next(reversed(dict(content).items()), ("", None))
+    return key != CHECK and len(key) == len(CHECK) and isinstance(value, str) and bool(_EIGHT.fullmatch(value))
 
 
 def read_json_if_whole(path: Path) -> dict[str, Any] | None:
@@ -132,6 +161,11 @@ def damaged(place: Path | str, error: Exception | str, remedy: str) -> ValueErro
 def sha256_of(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def short_hash(content: bytes | Path) -> str:
+    """The first 16 digits of the SHA-256 of a file or of some bytes: enough to notice a change."""
+    return (sha256_of(content) if isinstance(content, Path) else hashlib.sha256(content).hexdigest())[:16]
 
 
 def fingerprint(content: Any) -> str:

@@ -9,6 +9,7 @@ from test_prepare_together import another_process
 from rota.data.preparation import workers
 from rota.data.preparation.units import Executor, Partial, Recipe, Unit, read_piece
 from rota.data.subwords import SubwordsConfig
+from rota.files import locked
 
 
 @pytest.fixture
@@ -209,3 +210,49 @@ def test_names_of_units_cannot_be_confused(corpus, tmp_path):
     names = {unit.name for unit in units}
     assert names == {"encode.train.az.1", "encode.train.az.1.0", "clean.train.az.1"}
     assert Partial(tmp_path, recipe).result(units[0]) is None
+
+
+def kill_at_the_end(monkeypatch, corpus, folder, **options):
+    """A process that is killed when the data are there, and before it has removed what it made them from."""
+    monkeypatch.setattr("rota.data.preparation.stages._remove", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        run(corpus, folder, **options)
+    monkeypatch.undo()
+    folder.with_name(f".{folder.name}.lock").touch()  # which only a living process removes
+
+
+def test_the_next_call_removes_what_a_killed_preparation_left_beside_finished_data(corpus, tmp_path, monkeypatch):
+    kill_at_the_end(monkeypatch, corpus, tmp_path / "data")
+    partial = tmp_path / ".data.partial"
+    # Killed while its own folder was moved away, too.
+    if not (tmp_path / "data").exists():
+        (partial / "ready").rename(tmp_path / "data")
+    (tmp_path / ".data.replaced").mkdir()
+    assert partial.exists()
+    before = content(tmp_path / "data")
+    run(corpus, tmp_path / "data").check()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "text"]
+    assert content(tmp_path / "data") == before
+
+
+def test_unfinished_work_for_other_settings_is_not_removed_by_a_call_that_has_nothing_to_do(
+    corpus, tmp_path, pieces, done
+):
+    run(corpus, tmp_path / "data")
+    other = {"subwords": SubwordsConfig(size=300, lines=50), "again": True}
+    with pytest.raises(KeyboardInterrupt):
+        run(corpus, tmp_path / "data", progress=interrupt_at("encoding", 5), **other)
+    run(corpus, tmp_path / "data")
+    assert (tmp_path / ".data.partial").exists()
+    done.clear()
+    assert run(corpus, tmp_path / "data", **other).manifest.vocabulary == 300
+    assert not [name for name in done if name.startswith("clean")], "its cleaning was done before"
+
+
+def test_a_preparation_at_work_is_not_disturbed_by_a_call_that_has_nothing_to_do(corpus, tmp_path):
+    run(corpus, tmp_path / "data")
+    partial = tmp_path / ".data.partial"
+    partial.mkdir()
+    with locked(tmp_path / ".data.lock"):
+        run(corpus, tmp_path / "data")
+    assert partial.exists()

@@ -26,8 +26,8 @@ def start(folder, *options):
     return subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
-def wait_until(there, process=None):
-    deadline = time.monotonic() + 300
+def wait_until(there, process=None, seconds=300):
+    deadline = time.monotonic() + seconds
     while not there():
         assert time.monotonic() < deadline
         assert process is None or process.poll() is None, process.communicate()[0].decode()

@@ -1,10 +1,10 @@
-import json
 import logging
 
 import numpy as np
 import pytest
 import torch
 
+from rota.files import read_json, write_json
 from rota.runs.checkpoints import WEIGHTS, Checkpoints
 
 
@@ -100,7 +100,7 @@ def test_saving_a_step_again_replaces_it(tmp_path):
 def test_a_newer_format_is_refused_by_name(tmp_path):
     Checkpoints(tmp_path).save(10, {"student": student(1.0)})
     manifest = tmp_path / "10" / "checkpoint.json"
-    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": 99}))
+    write_json(manifest, read_json(manifest, remedy="") | {"format": 99}, checked=True)
     with pytest.raises(ValueError, match="format 99"):
         Checkpoints(tmp_path).newest()
 

@@ -126,6 +126,20 @@ def test_a_branch_that_was_killed_while_it_began_begins_again(tmp_path, monkeypa
     assert contents(run) == contents(tmp_path / "whole")
 
 
+def test_a_branch_that_was_killed_while_it_began_does_not_go_on_with_another_stem(tmp_path, monkeypatch):
+    first, second = config("uniform"), config("uniform", seed=2)
+    stem, run = train_stem(tmp_path, first), tmp_path / "branch"
+    api.train(api.stem_of(second), tmp_path / "other", until=10)
+    monkeypatch.setattr(branching, "_rewrite", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        api.train(first, run, stem=stem)
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match=r"other is not the stem that .*branch was to begin with; give that one, or"):
+        api.train(first, run, stem=tmp_path / "other")
+    api.train(first, run, stem=stem)
+    assert Run(run).is_trained
+
+
 def test_a_run_that_has_begun_needs_its_stem_no_more(tmp_path):
     of = config("uniform")
     stem, run = train_stem(tmp_path, of), tmp_path / "branch"

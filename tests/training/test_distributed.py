@@ -69,6 +69,7 @@ def steps_of(folder, case):
         ("one-align", "two-align"),
         ("one-dds", "two-dds"),
         ("one", "parts"),
+        ("one-dqn", "branch-dqn"),
     ],
 )
 def test_two_processes_train_as_one(folder, alone, together):
@@ -82,6 +83,40 @@ def test_two_processes_train_as_one(folder, alone, together):
     one, two = (list(read_record(folder / "runs" / name / "validations.jsonl")) for name in (alone, together))
     assert [entry["dev_loss"] for entry in two] == [pytest.approx(entry["dev_loss"], abs=1e-4) for entry in one]
     assert found[0]["loss"] - found[-1]["loss"] > 0.5, "a run that learns nothing would be equal too"
+
+
+def test_two_processes_that_begin_from_a_stem_take_all_of_it(folder):
+    stem, branch, whole = (folder / "runs" / name for name in ("stem", "branch-dqn", "two-dqn"))
+    assert codes(folder, "stem") == [0, 0]
+    assert "resuming from step 6 with 2 processes" in said(folder, "branch-dqn", 0)
+    assert said(folder, "branch-dqn", 1) == ""
+    weights = "checkpoints/5/student.network.safetensors"
+    assert (branch / weights).read_bytes() == (stem / weights).read_bytes()
+    told = [list(read_record(run / "observations.jsonl")) for run in (branch, whole)]
+    assert len(told[0]) == len(told[1]) > 5
+    assert [each["joint_loss"] for each in told[0]] == pytest.approx([each["joint_loss"] for each in told[1]], abs=1e-4)
+
+
+def test_two_processes_refuse_a_stem_of_another_run_once(folder):
+    assert codes(folder, "branch-refused")[0] == 2
+    assert said(folder, "branch-refused", 0).startswith("error: runs/stem is not a stem of this run: seed was 1 and is")
+    assert said(folder, "branch-refused", 1) == ""
+    assert not (folder / "runs" / "branch-refused").exists()
+
+
+def test_a_process_that_is_killed_while_a_run_begins_from_its_stem_leaves_nothing_half_done(folder):
+    assert codes(folder, "branch-killed")[0] == -9
+    assert codes(folder, "branch-killed")[1] != 0, "the other one does not wait for ever"
+    assert codes(folder, "branch-on") == [0, 0], said(folder, "branch-on", 0)
+    killed, branch = (folder / "runs" / name for name in ("branch-killed", "branch-dqn"))
+    for name in (
+        "steps.jsonl",
+        "observations.jsonl",
+        "validations.jsonl",
+        "checkpoints/18/student.network.safetensors",
+    ):
+        assert (killed / name).read_bytes() == (branch / name).read_bytes(), name
+    assert not list(killed.rglob(".*.partial"))
 
 
 def test_the_teacher_of_two_processes_is_told_the_same(folder):

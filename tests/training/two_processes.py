@@ -26,15 +26,15 @@ import rota.training.listeners  # noqa: F401
 from rota.cli import main
 
 
-def start(case: str, size: int, arguments: list[str]) -> list[int]:
-    """Forks ``size`` ranks as torchrun would start them; their process ids."""
+def start(case: str, size: int, arguments: list[str], killed_at: str = "") -> list[int]:
+    """Forks ``size`` ranks as torchrun would start them; their process ids. ``killed_at``: an audit event of rank 0."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    return [os.fork() or _be(case, rank, size, port, arguments) for rank in range(size)]
+    return [os.fork() or _be(case, rank, size, port, arguments, killed_at) for rank in range(size)]
 
 
-def _be(case: str, rank: int, size: int, port: int, arguments: list[str]) -> int:
+def _be(case: str, rank: int, size: int, port: int, arguments: list[str], killed_at: str) -> int:
     output = os.open(f"{case}.{rank}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for stream in (1, 2):
         os.dup2(output, stream)
@@ -42,6 +42,8 @@ def _be(case: str, rank: int, size: int, port: int, arguments: list[str]) -> int
         os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size)}
         os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     sys.argv = ["rota", *arguments]
+    if killed_at and rank == 0:
+        sys.addaudithook(lambda event, _: os.kill(os.getpid(), signal.SIGKILL) if event == killed_at else None)
     code = 70
     try:
         main()
@@ -61,8 +63,14 @@ def thread_names() -> list[str]:
     return [name.read_text().strip() for name in Path("/proc/self/task").glob("*/comm")]
 
 
-def run(case: str, size: int, *arguments: str, harm: Callable[[list[int]], None] = lambda _: None) -> None:
-    ranks = start(case, size, [*arguments, *([] if "--run" in arguments else ["--run", f"runs/{case}"])])
+def run(
+    case: str,
+    size: int,
+    *arguments: str,
+    harm: Callable[[list[int]], None] = lambda _: None,
+    killed_at: str = "",
+) -> None:
+    ranks = start(case, size, [*arguments, *([] if "--run" in arguments else ["--run", f"runs/{case}"])], killed_at)
     harm(ranks)
     codes = [os.waitstatus_to_exitcode(os.waitpid(rank, 0)[1]) for rank in ranks]
     Path(f"{case}.codes").write_text(json.dumps(codes))
@@ -99,6 +107,13 @@ if __name__ == "__main__":
     run("two-align", 2, *train, *align)
     run("one-dds", 1, *train, *dds)
     run("two-dds", 2, *train, *dds)
+    stem = ("--set", "teacher={name: uniform, warmup: 6, decide_every: 2}")
+    run("stem", 2, *train, *stem, "--until", "6")
+    run("branch-dqn", 2, *train, *dqn, "--stem", "runs/stem")
+    run("branch-refused", 2, *train, *dqn, "--stem", "runs/stem", "--set", "seed=2")
+    # A branch links the weights of its stem, so that this is in the middle of it.
+    run("branch-killed", 2, *train, *dqn, "--stem", "runs/stem", killed_at="os.link")
+    run("branch-on", 2, *train, *dqn, "--stem", "runs/stem", "--run", "runs/branch-killed")
     run("uneven", 2, *train, "--set", "training.accumulate=3")
     run("mistake", 2, *train, "--set", "training.step=3")
     run("parts", 2, *train, "--until", "7")

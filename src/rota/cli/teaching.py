@@ -1,8 +1,11 @@
-"""``rota teachers``, ``simulate`` and ``policy``."""
+"""``rota teachers``, ``simulate``, ``policy`` and ``advise``."""
 
 from __future__ import annotations
 
+import json
+import sys
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -144,8 +147,38 @@ def _show_help(run: Run) -> None:
         raise ValueError(f"{run} has recorded no map of who helps whom; train with map: true in its teacher")
     saved = run.policy_folder / "who-helps-whom.json"
     saved.parent.mkdir(exist_ok=True)
-    write_json(saved, whole[0].as_json())
+    write_json(saved, whole[0].as_json(), checked=True)
     halves = help_maps(observations, arms, 2, run.language_of)
     picture = plot_maps(halves, saved.with_suffix(".png"), "Who helps whom")
     views.console.print(views.help_table(whole[0]))
     views.console.print(f"drawn in {picture}")
+
+
+@app.command()
+def advise(
+    run: RunPath,
+    json_: Annotated[bool, typer.Option("--json", help="Everything as JSON, numbers included.")] = False,
+    picture: Annotated[
+        Path | None, typer.Option(help="Where the picture goes, a PNG.", show_default="advice.png in the run folder")
+    ] = None,
+) -> None:
+    """Say in plain words what the records of a run show: which arms helped the goal, which hurt, which are learned by
+    heart, what to collect more of, and how sure this is.
+
+    Example: rota advise runs/my
+    """
+    from rota.report.advice import advise as advise_on
+    from rota.report.advice import written
+    from rota.report.figures.advice import advice_figure
+    from rota.report.numbers.advice import read_facts
+    from rota.report.study import StudyRun
+
+    facts = read_facts(StudyRun(run, run.name))
+    advice, drawn = advise_on(facts), picture or run / "advice.png"
+    drawn.parent.mkdir(parents=True, exist_ok=True)
+    drawn.write_bytes(advice_figure(facts).png)
+    if json_:
+        sys.stdout.write(json.dumps({**advice.as_json(), "picture": str(drawn)}, indent=2, ensure_ascii=False) + "\n")
+        return
+    views.say(written(advice))
+    views.say(f"\ndrawn in {drawn}")

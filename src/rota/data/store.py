@@ -84,7 +84,6 @@ class Manifest(Settings):
     inputs: dict[str, InputFile]  # by the path that the config names, or that of the cache
     files: dict[str, StoredFile]  # by path inside the folder
     mess: dict[Arm, dict[str, int]] = Field(default_factory=dict)  # training pairs degraded on purpose, by kind
-
     routes: dict[Arm, Route] = Field(default_factory=dict)  # of arms and dev sets; empty: each language into the target
 
     @model_serializer(mode="wrap")
@@ -101,7 +100,7 @@ class Manifest(Settings):
         )
 
     def save(self, folder: Path) -> None:
-        write_json(folder / MANIFEST, self.model_dump(mode="json") | {"fingerprint": self.fingerprint})
+        write_json(folder / MANIFEST, self.model_dump(mode="json") | {"fingerprint": self.fingerprint}, checked=True)
 
     @classmethod
     def load(cls, folder: Path) -> Manifest:
@@ -234,10 +233,14 @@ class Store:
                 raise ValueError(f"{path} {found}; {PREPARE_AGAIN}")
         return store
 
-    def check(self) -> None:
-        """Compares every file with its checksum; raises ``ValueError`` naming the first that differs."""
+    def check(self, split: Split | None = None) -> None:
+        """Compares every file with its checksum; raises ``ValueError`` naming the first that differs.
+
+        ``split``: only the arrays and the text of this one, and the subwords.
+        """
         for name, recorded in self.manifest.files.items():
-            if sha256_of(self.folder / name) != recorded.sha256:
+            of_split = name == SUBWORDS or name.removeprefix("text/").startswith(f"{split}.")
+            if (split is None or of_split) and sha256_of(self.folder / name) != recorded.sha256:
                 raise damaged(self.folder / name, "its checksum differs", PREPARE_AGAIN)
 
     @property

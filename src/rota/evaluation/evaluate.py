@@ -7,16 +7,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rota.data.store import Store
+from rota.data.store import SUBWORDS, Store
 from rota.evaluation.config import EvaluationConfig
-from rota.evaluation.losses import DETAILS, Losses
+from rota.evaluation.losses import DETAILS, Losses, check_unchanged
 from rota.evaluation.metrics import METRICS, Score, averages, score
 from rota.evaluation.selection import Selection, select_window
-from rota.evaluation.translator import Counter, Loader, Progress, Translations, read_lines
-from rota.files import write_atomically
+from rota.evaluation.translator import Counter, Loader, Progress, Translations, read_lines, text_hash
+from rota.files import damaged, sha256_of, short_hash, write_atomically
 from rota.goal import Goal
 from rota.runs import Entry, Run
-from rota.runs.standing import Model, Scores, Split, evaluated
+from rota.runs.standing import Model, Scores, Split, evaluated, model_of
 from rota.types import Arm, Route
 
 if TYPE_CHECKING:
@@ -68,20 +68,26 @@ def evaluate(
     The model is the window of checkpoints that ends with ``step``, else the selected one, else that of the last step.
     """
     loader = Loader(folder, device, keep=config.checkpoints)
+    check_data(loader.run, store, split)
     selection = None
     if step is None and config.select is not None:
+        store.check("dev")
         selection = select_window(loader, store, config, progress)
     if selection is None:
         model = Model(loader.run.checkpoints().window(config.checkpoints, step), config.combine)
     else:
         model = Model(selection.best.steps, config.combine, selection.select)
+    weights = loader.weights(model)
+    _check_recorded(loader.run, model, weights)
     translations, losses = Translations(loader, split, config), Losses(loader, model, split, store, progress)
     scores: dict[Arm, list[Score]] = {}
     paths: dict[Arm, Path] = {}
     sentences: dict[Arm, int] = {}
+    hashes: dict[Arm, dict[str, str]] = {}
     for arm in store.languages:
         pairs = store.text(split, arm)
         scores[arm], sentences[arm] = [], len(pairs)
+        hashes[arm] = {"weights": weights, "references": text_hash([reference for _, reference in pairs])}
         if config.translated:
             counter = Counter(f"translating {arm}", len(pairs), progress)
             paths |= translations.of(model, {arm: [source for source, _ in pairs]}, counter)
@@ -92,20 +98,47 @@ def evaluate(
             scores[arm].append(losses.of(arm))
     run, low = loader.run, store.low_resource
     evaluation = Evaluation(model, split, scores, low, paths, sentences, selection, run.goal, run.routes)
-    _record(loader.run, evaluation, config)
+    _record(loader.run, evaluation, config, hashes)
     return evaluation
 
 
-def _record(run: Run, evaluation: Evaluation, config: EvaluationConfig) -> None:
+def check_data(run: Run, store: Store, split: Split) -> None:
+    """Raises an error if the references, or the vocabulary of the run, are not what they were when it was trained."""
+    store.check(split)
+    if sha256_of(run.subwords_path) != store.manifest.files[SUBWORDS].sha256:
+        remedy = f"copy {store.folder / SUBWORDS} over it"
+        raise damaged(run.subwords_path, "the run was trained with other subwords", remedy)
+
+
+def _check_recorded(run: Run, model: Model, weights: str) -> None:
+    """Scores that were recorded under the same steps must be of the same weights. Earlier versions wrote no hashes."""
+    for number, entry in enumerate(run.read("evals"), start=1):
+        recorded = entry.get("hashes", {}).get("weights", weights)
+        if model_of(entry).name == model.name and recorded != weights:
+            place = f"{run.record_path('evals')}, line {number}"
+            other = f"{place} has a score of other weights than the checkpoints of {model} have now"
+            raise ValueError(f"{other}; put those back, or delete evals.jsonl, translations/ and losses/ in {run}")
+
+
+def _record(
+    run: Run, evaluation: Evaluation, config: EvaluationConfig, hashes: Mapping[Arm, Mapping[str, str]]
+) -> None:
     """Every score once, however often the evaluation is repeated."""
-    file = run.record("evals")
     known = [_identity(entry) for entry in run.read("evals")]
-    for arm, scores in evaluation.scores.items():
-        for found in scores:
-            entry = _entry(run, evaluation, config, arm, found)
-            if _identity(entry) not in known:
-                file.write(entry)
-    file.close()
+    entries = [
+        _entry(run, evaluation, config, arm, found) | {"hashes": dict(hashes[arm])}
+        for arm, scores in evaluation.scores.items()
+        for found in scores
+    ]
+    run.append("evals", [with_hash(run, entry) for entry in entries if _identity(entry) not in known])
+
+
+def with_hash(run: Run, entry: Entry) -> Entry:
+    """An entry with the hashes of the files that it names beside those that it has."""
+    files = {
+        name: short_hash(run.folder / entry[name]) for name in ("translations", "sentence_scores") if name in entry
+    }
+    return entry | {"hashes": entry.get("hashes", {}) | files}
 
 
 def _entry(run: Run, evaluation: Evaluation, config: EvaluationConfig, arm: Arm, found: Score) -> Entry:
@@ -130,7 +163,7 @@ def _entry(run: Run, evaluation: Evaluation, config: EvaluationConfig, arm: Arm,
 def _identity(entry: Entry) -> dict[str, Any]:
     """An entry without what follows from the rest; older ones lack some keys: they are of single checkpoints."""
     early = {"steps": [entry["step"]], "combine": "last", "select": None}
-    rest = ("sentences", "translations", *DETAILS)
+    rest = ("sentences", "translations", "hashes", *DETAILS)
     return {key: value for key, value in (early | entry).items() if key not in rest}
 
 
@@ -163,7 +196,9 @@ def translated_entry(run: Run, scores: Scores, arm: Arm) -> Entry:
 
 def read_translations(run: Run, scores: Scores, arm: Arm, sentences: int) -> list[str]:
     """The translations of a test set, in its order."""
-    return _lines(translations_path(run, scores, arm), sentences, run)
+    path = translations_path(run, scores, arm)
+    check_unchanged(run, path, translated_entry(run, scores, arm), "translations")
+    return _lines(path, sentences, run)
 
 
 def read_comet(run: Run, scores: Scores, arm: Arm, sentences: int) -> list[float]:
@@ -172,7 +207,9 @@ def read_comet(run: Run, scores: Scores, arm: Arm, sentences: int) -> list[float
     if entry is None:
         lacks = f"{run} has no COMET scores of {arm}, {scores.model}"
         raise ValueError(f"{lacks}; run rota evaluate {run} --comet MODEL first")
-    return [float(line) for line in _lines(run.folder / str(entry["sentence_scores"]), sentences, run)]
+    path = run.folder / str(entry["sentence_scores"])
+    check_unchanged(run, path, entry, "sentence_scores")
+    return [float(line) for line in _lines(path, sentences, run)]
 
 
 def _lines(path: Path, sentences: int, run: Run) -> list[str]:
@@ -211,9 +248,7 @@ def add_comet(
         known = scores.entries.get((arm, "comet"))
         if known is None or known["signature"] != comet.signature:
             known = _score_with_comet(run, scores, arm, store, comet, progress)
-            record = run.record("evals")
-            record.write(known)
-            record.close()
+            run.append("evals", [known])
             scores.entries[arm, "comet"] = known
         found[arm] = Score("comet", float(known["score"]), comet.signature)
     return found
@@ -227,4 +262,5 @@ def _score_with_comet(run: Run, scores: Scores, arm: Arm, store: Store, comet: C
     path = translations_path(run, scores, arm).with_suffix(f".{comet.name}.txt")
     write_atomically(path, "".join(f"{score:.4f}\n" for score in by_sentence))
     found = {"metric": "comet", "score": value, "signature": comet.signature, "sentences": len(sources)}
-    return {**translated_entry(run, scores, arm), **found, "sentence_scores": str(path.relative_to(run.folder))}
+    entry = {**translated_entry(run, scores, arm), **found, "sentence_scores": str(path.relative_to(run.folder))}
+    return with_hash(run, entry)

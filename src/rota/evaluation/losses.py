@@ -6,7 +6,9 @@ significance; what was measured once is read from the records.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ import numpy as np
 from rota.data.store import Store
 from rota.evaluation.metrics import Score
 from rota.evaluation.translator import Counter, Loader, Progress
-from rota.files import sha256_of, write_atomically
+from rota.files import damaged, sha256_of, short_hash, write_atomically
 from rota.runs import Entry, Run
 from rota.runs.standing import Model, Split, model_of
 from rota.student.likelihood import examine, fit
@@ -37,6 +39,9 @@ class Losses:
         """Nats per token over all sentences of a language, with what else the same pass tells."""
         known = self._known.get(arm)
         if known is not None and (self._loader.run.folder / known["sentence_scores"]).is_file():
+            check_unchanged(
+                self._loader.run, self._loader.run.folder / known["sentence_scores"], known, "sentence_scores"
+            )
             return Score(METRIC, float(known["score"]), self.signature, {name: known[name] for name in DETAILS})
         sentences = self._store.split(self._split)
         batch = sentences.batch(arm, np.arange(*sentences.range(arm)))
@@ -79,11 +84,23 @@ class Losses:
         return path.relative_to(run.folder).as_posix()
 
 
+def check_unchanged(run: Run, path: Path, entry: Mapping[str, Any], kind: str) -> None:
+    """Raises an error if a file is not what it was when an entry of ``evals.jsonl`` was made from it.
+
+    A missing file is not one that was changed, and entries of earlier versions have no hashes.
+    """
+    recorded = entry.get("hashes", {}).get(kind)
+    if recorded is not None and path.is_file() and short_hash(path) != recorded:
+        remedy = f"delete it and run rota evaluate {run} again"
+        raise damaged(path, "it is not what was scored", remedy)
+
+
 def read_losses(run: Run, entry: dict[str, Any], sentences: int) -> list[tuple[float, float]]:
     """Nats and tokens of each sentence, as they were written when the model was scored."""
     path = run.folder / str(entry["sentence_scores"])
     if not path.is_file():
         raise ValueError(f"{path} is missing; run rota evaluate {run} again")
+    check_unchanged(run, path, entry, "sentence_scores")
     found = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
     if len(found) != sentences or any(len(line) != 2 for line in found):
         raise ValueError(f"{path} does not have {sentences} lines of two numbers; delete it and evaluate {run} again")

@@ -75,7 +75,7 @@ class Selection:
             "windows": windows,
             "best": {"steps": list(self.best.steps), "step": self.best.step},
         }
-        write_json(run.selection_path, content)
+        write_json(run.selection_path, content, checked=True)
 
 
 def select_window(

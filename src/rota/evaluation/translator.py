@@ -15,8 +15,8 @@ import torch
 from rota.data.corpora.parallel import tidy
 from rota.data.subwords import Subwords
 from rota.evaluation.config import EvaluationConfig
-from rota.files import write_atomically
-from rota.runs import Run
+from rota.files import damaged, short_hash, write_atomically
+from rota.runs import Entry, Run
 from rota.runs.standing import Combine, Model, require_selected
 from rota.student.config import StudentConfig
 from rota.student.hardware import find_device, memory_for
@@ -113,6 +113,7 @@ class Loader:
 
     def __init__(self, run: Path | str, device: str = "auto", keep: int = 1) -> None:
         self.run, self.keep = Run(run), keep
+        self.run.check_subwords()
         self.config = StudentConfig.model_validate(self.run.setting("config.student"))
         self.subwords = Subwords.load(self.run.subwords_path)
         self.device = find_device(device)
@@ -131,6 +132,12 @@ class Loader:
             if combine == "average" and len(networks) > 1:
                 networks = [self._make(average_weights([network.state_dict() for network in networks]))]
         return Translator(networks, self.subwords, self.run.targets)
+
+    def weights(self, model: Model) -> str:
+        """A short name of the weights that a model is made of, for records: other weights of the same steps differ."""
+        average = model.combine == "moving-average"
+        steps = model.steps[-1:] if model.combine in ("last", "moving-average") else model.steps
+        return self.run.checkpoints().weights_of(steps, moving_average=average)
 
     def network(self, step: int) -> Transformer:
         if step not in self._networks:
@@ -179,20 +186,34 @@ def translation_path(run: Run, model: Model, part: str, arm: Arm, search: Evalua
 
 
 class Translations:
-    """One part of a run's dev or test sets, translated by one search; what is there already is not made again."""
+    """One part of a run's dev or test sets, translated by one search; what is there already is not made again.
+
+    ``translations.jsonl`` has the hash of each file, and of the weights and the text that it was made from. A file, or
+    weights, that were changed since are refused: their scores would be those of another model.
+    """
 
     def __init__(self, loader: Loader, part: str, config: EvaluationConfig, cache: EncoderCache | None = None) -> None:
         self.loader, self.part, self.config, self._cache = loader, part, config, cache
 
     def of(self, model: Model, texts: Mapping[Arm, Sequence[str]], counter: Counter) -> dict[Arm, Path]:
         """Files with the translations of every language; all that are missing are translated together."""
-        paths = {arm: translation_path(self.loader.run, model, self.part, arm, self.config) for arm in texts}
+        run = self.loader.run
+        paths = {arm: translation_path(run, model, self.part, arm, self.config) for arm in texts}
+        weights = self.loader.weights(model)
+        made_from = {arm: {"weights": weights, "source": text_hash(each)} for arm, each in texts.items()}
         missing = {arm: texts[arm] for arm, path in paths.items() if not path.exists()}
+        known = {entry["file"]: entry for entry in run.read("translations")}
+        for arm, path in paths.items():
+            if arm not in missing and _name(run, path) in known:
+                _check_unchanged(path, known[_name(run, path)], made_from[arm])
         if missing:
             found = iter(self._translate(model, missing, counter))
             for arm, each in missing.items():
                 lines = (" ".join(next(found).split()) for _ in each)  # a model may produce a line break
-                write_atomically(paths[arm], "".join(f"{line}\n" for line in lines))
+                text = "".join(f"{line}\n" for line in lines)
+                entry = {"file": _name(run, paths[arm]), "hash": short_hash(text.encode()), **made_from[arm]}
+                run.append("translations", [entry])  # before the file, which is made again if it does not come to that
+                write_atomically(paths[arm], text)
         return paths
 
     def _translate(self, model: Model, texts: Mapping[Arm, Sequence[str]], counter: Counter) -> list[str]:
@@ -206,6 +227,25 @@ class Translations:
             progress=counter.add,
             cache=self._cache,
         )
+
+
+def _name(run: Run, path: Path) -> str:
+    return path.relative_to(run.folder).as_posix()
+
+
+def _check_unchanged(path: Path, entry: Entry, made_from: Mapping[str, str]) -> None:
+    again = "delete it to translate again"
+    if short_hash(path) != entry["hash"]:
+        raise damaged(path, "it was changed after it was made", again)
+    if entry["weights"] != made_from["weights"]:
+        raise ValueError(f"{path} was made with other weights than the checkpoints have now; {again}")
+    if entry["source"] != made_from["source"]:
+        raise ValueError(f"{path} was made from other sentences than the data have now; {again}")
+
+
+def text_hash(lines: Sequence[str]) -> str:
+    """A short hash of some sentences, for records."""
+    return short_hash("".join(f"{line}\n" for line in lines).encode())
 
 
 def read_lines(path: Path) -> list[str]:

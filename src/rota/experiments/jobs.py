@@ -246,12 +246,12 @@ def write_description(suite: Suite, out: Path, jobs: Sequence[Job]) -> None:
     if suite.resolved_plan is not None:
         write_plan(suite.resolved_plan, out)
     if not suite.corpora:
-        write_json(out / "suite.json", describe(suite, out, jobs))
+        write_json(out / "suite.json", describe(suite, out, jobs), checked=True)
         return
-    write_json(out / "suite.json", {"name": suite.name, "corpora": list(suite.corpora)})
+    write_json(out / "suite.json", {"name": suite.name, "corpora": list(suite.corpora)}, checked=True)
     for corpus in dict.fromkeys(job.corpus for job in jobs):
         ours = [job for job in jobs if job.corpus == corpus]
-        write_json(out / corpus / "suite.json", describe(suite.on(corpus), out / corpus, ours))
+        write_json(out / corpus / "suite.json", describe(suite.on(corpus), out / corpus, ours), checked=True)
 
 
 def _described(out: Path) -> dict[str, Any]:

@@ -45,6 +45,7 @@ def export(
     model = choose(found, step=step, selected=selected, combine=combine)
     _require_free(out, found.folder)
     network = _load(found, model)
+    found.check_subwords()
     tokenizer = _tokenizer(found)
     subwords = tokenizer.subwords
     with folder_atomically(out) as folder:

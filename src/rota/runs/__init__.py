@@ -5,6 +5,7 @@
 ``checkpoints.py``  which checkpoints there are and which are intact; ``tensors.py`` reads and writes their arrays
 ``earlier.py``      what checkpoints of earlier versions say, in the words of this one
 ``standing.py``     which models were scored, and which one of them stands for the run
+``check.py``        whether every file is still what was written
 
 Nothing here imports torch before a checkpoint is saved or loaded: a report, a status or a list of runs starts at once.
 """

@@ -12,13 +12,13 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rota.files import folder_atomically, read_json, sha256_of, write_atomically
+from rota.files import fingerprint, folder_atomically, read_json, sha256_of, write_json
 from rota.runs.records import REMEDY
 from rota.types import Checkpointable, State
 
@@ -79,11 +79,22 @@ class Checkpoint:
 
     def damaged_file(self) -> str | None:
         """The name of the first file that is missing or differs from its checksum; None if all is well."""
+        return next(self.damaged_files(), None)
+
+    def damaged_files(self) -> Iterator[str]:
         for name, checksum in _files(self.folder).items():
             path = self.folder / name
             if not path.exists() or sha256_of(path) != checksum:
-                return name
-        return None
+                yield name
+
+    def left_over(self) -> list[Path]:
+        """Files that its manifest does not name: a process was killed before it could remove them."""
+        known = _files(self.folder)
+        return sorted(path for path in self.folder.iterdir() if path.name not in known and path.name != MANIFEST)
+
+    def weights(self, *, moving_average: bool = False) -> str:
+        """The checksum of its weights, as its manifest has it; empty if it has none of that kind."""
+        return _files(self.folder).get(AVERAGE if moving_average else WEIGHTS, "")
 
     def is_intact(self) -> bool:
         """Whether all checksums hold; if not, that is reported, since another checkpoint takes its place."""
@@ -143,11 +154,32 @@ class Checkpoints:
             shutil.rmtree(self.folder / str(step), ignore_errors=True)
 
     def _thin(self) -> None:
-        complete = [checkpoint for checkpoint in self.list() if checkpoint.complete]
-        for checkpoint in complete[: -self.keep]:
+        found = self.list()
+        for checkpoint in [each for each in found if each.complete][: -self.keep]:
             files = {name: checksum for name, checksum in _files(checkpoint.folder).items() if name != MOMENTS}
             write_manifest(checkpoint.folder, checkpoint.step, files, complete=False)
             (checkpoint.folder / MOMENTS).unlink(missing_ok=True)
+
+    def tidy(self) -> None:
+        """Remove what a killed process left here, or put it back; for the one process that trains the run."""
+        if not self.folder.is_dir():
+            return
+        for old in self.folder.glob(".*.old"):
+            final = self.folder / old.name.removeprefix(".").removesuffix(".old")
+            if not final.exists():
+                old.rename(final)
+        for left in [*self.folder.glob(".*.old"), *self.folder.glob(".*.partial")]:
+            shutil.rmtree(left, ignore_errors=True)
+        for checkpoint in self.list():
+            for path in checkpoint.left_over():
+                if path.name == MOMENTS or path.name.endswith(".partial"):
+                    path.unlink()
+
+    def weights_of(self, steps: Sequence[int], *, moving_average: bool = False) -> str:
+        """A short name of the weights that several checkpoints have; other weights under the same steps differ."""
+        found = self._by_step()
+        chosen = [found[step].weights(moving_average=moving_average) for step in steps]
+        return fingerprint([list(steps), chosen])
 
     def find(self, step: int | None = None) -> Checkpoint:
         """The intact checkpoint of a step, or the last one that is intact; complete or not."""
@@ -203,9 +235,12 @@ def _inspect(folder: Path) -> Checkpoint | None:
         return None
     if manifest["format"] != FORMAT:
         raise ValueError(f"{folder} has checkpoint format {manifest['format']}; this version reads {FORMAT}")
+    if str(manifest["step"]) != folder.name:
+        logger.warning("checkpoint %s says that it is of step %s; it is passed over", folder, manifest["step"])
+        return None
     return Checkpoint(manifest["step"], folder, manifest["complete"])
 
 
 def write_manifest(folder: Path, step: int, files: Mapping[str, str], *, complete: bool) -> None:
     manifest = {"format": FORMAT, "step": step, "complete": complete, "files": files}
-    write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1))
+    write_json(folder / MANIFEST, manifest, checked=True)

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
-from rota.files import damaged
+from rota.files import CHECK, damaged, misspelt_check
 
 Entry = dict[str, Any]
 
@@ -47,21 +47,30 @@ class Record:
             self._file.flush()
             os.fsync(self._file.fileno())
 
-    def truncate(self, step: int | None = None) -> None:
-        """Drop every entry after ``step``, if given, and a last line that was never finished."""
+    def truncate(self, step: int | None = None) -> int | None:
+        """Drop every entry after ``step``, if given, and a last line that was never finished.
+
+        Returns the step of the last entry that is left; None if nothing is left, or no step was given.
+        """
         self.close()
         self._check = 0
         if not self.path.exists():
-            return
-        keep, lines = 0, Lines(self.path)
+            return None
+        keep, last, lines = 0, None, Lines(self.path)
         with self.path.open("rb") as file:
             for line in file:
-                if not line.endswith(b"\n") or (step is not None and lines.entry(line)["step"] > step):
+                if not lines.is_whole(line):
                     break
+                if step is not None:
+                    of_line = lines.step(line)
+                    if of_line > step:
+                        break
+                    last = of_line
                 keep += len(line)
                 self._check = _stated(line) or 0
         if keep < self.path.stat().st_size:
             os.truncate(self.path, keep)
+        return last
 
     def close(self) -> None:
         if self._file is not None:
@@ -74,16 +83,44 @@ def read_record(path: Path) -> Iterator[Entry]:
     if not path.exists():
         return
     lines = Lines(path)
+    for line in _raw_lines(path):
+        if lines.is_whole(line):
+            yield lines.entry(line)
+
+
+def damage_in(path: Path) -> Iterator[str]:
+    """Everything that is wrong with a record: one message for each damaged line."""
+    lines = Lines(path)
+    try:
+        for line in _raw_lines(path):
+            try:
+                if lines.is_whole(line):
+                    lines.entry(line)
+            except ValueError as error:
+                yield str(error)
+                lines.go_on_after(line)
+    except ValueError as error:  # of a compressed file: what follows cannot be read
+        yield str(error)
+
+
+def has_checks(path: Path) -> bool:
+    """Whether the lines of a record have check values; those of version 0.1 have none, nor has an empty one."""
+    last = b""
+    for line in _raw_lines(path):
+        last = line if line.endswith(b"\n") else last
+    return _stated(last) is not None
+
+
+def _raw_lines(path: Path) -> Iterator[bytes]:
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            for line in file:
-                if line.endswith(b"\n"):
-                    yield lines.entry(line)
+            yield from file
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise damaged(path, error, REMEDY) from None
 
 
 _CHECKED = re.compile(rb', "check": "([0-9a-f]{8})"}\n$')
+_NO_END = re.compile(rb', "check": "[0-9a-f]{8}"}[^\n]$')
 
 
 def _stated(line: bytes) -> int | None:
@@ -100,8 +137,21 @@ class Lines:
         self._number, self._check = 0, 0
         self._has_checks = False
 
-    def entry(self, line: bytes) -> Entry:
+    def is_whole(self, line: bytes) -> bool:
+        """Whether the next line has its end; the last one may be in the middle of being written."""
         self._number += 1
+        if _NO_END.search(line, max(0, len(line) - 32)):
+            raise self._damaged("it does not end where its check value does")
+        return line.endswith(b"\n")
+
+    def go_on_after(self, line: bytes) -> None:
+        """What a damaged line states as its check value counts for the next one, which may be right."""
+        stated = _stated(line)
+        if stated is not None:
+            self._check, self._has_checks = stated, True
+
+    def entry(self, line: bytes) -> Entry:
+        """What the line says that :meth:`is_whole` was asked about."""
         try:
             entry = json.loads(line)
         except ValueError as error:
@@ -109,6 +159,8 @@ class Lines:
         if not isinstance(entry, dict):
             raise self._damaged("not a JSON object")
         stated = _stated(line)
+        if stated is None and (CHECK in entry or misspelt_check(entry)):
+            raise self._damaged("its check value was changed")
         if stated is None and self._has_checks:
             raise self._damaged("it has no check value, and the line before has one")
         if stated is not None:
@@ -118,6 +170,13 @@ class Lines:
             self._check, self._has_checks = stated, True
             del entry["check"]
         return entry
+
+    def step(self, line: bytes) -> int:
+        """The step of the line that :meth:`is_whole` was asked about."""
+        found = self.entry(line).get("step")
+        if not isinstance(found, int):
+            raise self._damaged("it has no step")
+        return found
 
     def _damaged(self, why: Exception | str) -> ValueError:
         return damaged(f"{self.path}, line {self._number}", why, REMEDY)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from rota.files import damaged, is_locked, locked, read_json, write_json
+from rota.files import damaged, is_locked, locked, read_json, sha256_of, write_json
 from rota.goal import ALL, Goal, goal_mean, resolve
 from rota.runs.checkpoints import Checkpoint, Checkpoints
 from rota.runs.records import REMEDY, Entry, Record, last_entry, last_lines, read_record
@@ -16,7 +16,16 @@ from rota.settings import BEFORE
 from rota.types import Arm, Route
 
 RecordName = Literal[
-    "steps", "observations", "rewards", "validations", "timings", "spot_checks", "alarms", "evals", "phases"
+    "steps",
+    "observations",
+    "rewards",
+    "validations",
+    "timings",
+    "spot_checks",
+    "alarms",
+    "evals",
+    "translations",
+    "phases",
 ]
 """The records of a run. What they hold:
 
@@ -28,7 +37,8 @@ validations     dev loss of every language
 timings         wall, processor and phase times; apart from the others because they never repeat
 spot_checks     gains from the source, losses on training sentences, epochs; at validations, of some or all arms
 alarms          what training noticed and went on
-evals           every score with its signature, the checkpoints it is of, and the file of its translations
+evals           every score with its signature, the checkpoints it is of, the file of its translations, and hashes
+translations    the hash of every file of translations, of the weights that made it and of the text it is of
 phases          how long training and scoring took under ``rota compare``
 ==============  =====================================================================================================
 """
@@ -127,7 +137,7 @@ class Run:
 
     def write_about(self, about: Mapping[str, Any]) -> None:
         """Begin the run: from now on the folder holds one."""
-        write_json(self.about_path, about)
+        write_json(self.about_path, about, checked=True)
         self.__dict__.pop("about", None)
 
     def setting(self, key: str) -> Any:
@@ -206,6 +216,23 @@ class Run:
     def record(self, name: RecordName) -> Record:
         """A record to write to."""
         return Record(self.record_path(name))
+
+    def append(self, name: RecordName, entries: Iterable[Mapping[str, Any]]) -> None:
+        """Add entries to a record that several processes may be adding to, one after the other."""
+        with locked(self.folder / f".{name}.lock", keep=False):
+            record = self.record(name)
+            for entry in entries:
+                record.write(entry)
+            record.flush()
+            record.close()
+
+    def check_subwords(self) -> None:
+        """Raises an error if the vocabulary is not the one that the run was trained with, as far as it is known."""
+        recorded = self.about["data"].get("subwords")
+        if recorded is not None and sha256_of(self.subwords_path) != recorded:
+            raise damaged(
+                self.subwords_path, "the run was trained with other subwords", "copy it again from the data folder"
+            )
 
     def selection(self, *keys: str) -> dict[str, Any] | None:
         """What the last ``rota evaluate --select`` found, with these keys; None if nothing was selected."""

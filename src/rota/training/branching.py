@@ -48,15 +48,17 @@ def about_stem(stem: Run, step: int) -> dict[str, Any]:
     return {"step": step, "checkpoint": sha256_of(checkpoint.folder / MANIFEST)}
 
 
-def branch(loop: Loop, stem: Run, step: int) -> None:
+def branch(loop: Loop, stem: Run, begun: Mapping[str, Any]) -> None:
     """Put records and checkpoints of the stem into the folder of a loop that has not begun; else nothing is done.
 
-    The checkpoints appear all at once, and last: before that, a run that was killed here begins again.
+    ``begun`` is what :func:`about_stem` said when the run was made. The checkpoints appear all at once, and last:
+    before that, a run that was killed here begins again, from the same stem.
     """
     target = loop.checkpoints.folder
     if target.is_dir():
         return
-    stem_checkpoint(stem, step)
+    if about_stem(stem, begun["step"]) != begun:
+        raise ValueError(f"{stem} is not the stem that {target.parent} was to begin with; give that one, or delete it")
     _check_told_nothing(loop)
     loop.journal.close()
     for path in loop.journal.paths:

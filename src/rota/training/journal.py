@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rota.files import damaged
 from rota.measures import Measure
-from rota.runs.records import Record
+from rota.runs.records import REMEDY, Record
 from rota.training.spot_checks import SpotCheck
 from rota.types import Alarm, Arm, Batch, Decision
 
@@ -105,8 +106,12 @@ class Journal:
             record.flush()
 
     def truncate(self, step: int) -> None:
+        """Cut all records back to a checkpoint; they were on the disk before it was saved, so none may end earlier."""
         for record in self._records:
-            record.truncate(step)
+            last = record.truncate(step)
+            if record is self.steps and step > 0 and last != step:
+                why = f"it ends with step {last or 0:,}, and the checkpoint is of step {step:,}"
+                raise damaged(record.path, why, REMEDY)
 
     def close(self) -> None:
         for record in self._records:

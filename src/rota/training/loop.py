@@ -196,6 +196,7 @@ class Loop:
 
     def resume(self) -> Checkpoint | None:
         """Go on from the newest intact checkpoint, cutting the records back to it; None if there is none."""
+        self.team.share(self.checkpoints.tidy)
         checkpoint = self.team.share(self.checkpoints.newest)
         self.journal.truncate(-1 if checkpoint is None else checkpoint.step)
         if checkpoint is None:

@@ -29,6 +29,7 @@ from rota.data.preparation.units import (
     Result,
     Unit,
     read_encoded,
+    remove_leftovers,
     skip_mark,
 )
 from rota.data.preparation.workers import WorkerPool, cores
@@ -75,7 +76,9 @@ def prepare(
         raise ValueError(f"processes is {processes}; it must be 1 or more")
     recipe = Recipe(corpus, cleaning, subwords, seed, mess)
     if _is_prepared(folder) and not again:
-        return _open_unchanged(folder, recipe)
+        store = _open_unchanged(folder, recipe)
+        remove_leftovers(folder, recipe)
+        return store
     with alone_in(folder):
         if _is_prepared(folder) and not again:  # by the process that we waited for
             return _open_unchanged(folder, recipe)

@@ -18,6 +18,7 @@ from typing import IO, Any, Final, Literal
 
 import numpy as np
 
+from rota.data.corpora.download import alone_in
 from rota.data.corpora.parallel import Corpus, Pair, Split
 from rota.data.corpora.sources import CorpusConfig
 from rota.data.preparation.cleaning import CHUNK, KEPT, Cleaner, CleaningConfig, chunks
@@ -25,7 +26,7 @@ from rota.data.preparation.digests import pack, unpack
 from rota.data.preparation.mess import MessConfig
 from rota.data.store import SUBWORDS, InputFile, Side, text_names, token_type
 from rota.data.subwords import Subwords, SubwordsConfig
-from rota.files import open_atomically, read_json_if_whole
+from rota.files import is_locked, open_atomically, read_json_if_whole
 from rota.settings import ConfigError, Settings, leaves
 from rota.types import Arm, Route
 
@@ -124,6 +125,11 @@ class Partial:
             path.unlink(missing_ok=True)
         return _inputs(found)
 
+    def is_own(self) -> bool:
+        """Whether the folder is of this very recipe, or of none: nobody could go on with it then."""
+        found = read_json_if_whole(self.folder / _RECIPE)
+        return found is None or self._recipe.change_since(found["settings"]) is None
+
     def _change(self, found: dict[str, Any], files: Sequence[Path]) -> str | None:
         if found["format"] != FORMAT:
             return "another version of Rota began it"
@@ -172,6 +178,20 @@ class Partial:
         sizes = {path.relative_to(self.folder).as_posix(): path.stat().st_size for path in files}
         with open_atomically(self.folder / "done" / unit.name) as (file,):
             file.write(json.dumps(result | {"files": sizes}).encode())
+
+
+def remove_leftovers(folder: Path, recipe: Recipe) -> None:
+    """What a process left beside the folder that was killed after the folder was ready, or while it was replaced.
+
+    Unfinished work for other data is kept: ``--again`` with another config was interrupted, and resumes from there.
+    """
+    partial, replaced, lock = (folder.with_name(f".{folder.name}.{what}") for what in ("partial", "replaced", "lock"))
+    if not any(path.exists() for path in (partial, replaced, lock)) or is_locked(lock):
+        return
+    with alone_in(folder):  # which removes the lock file at its end
+        if Partial(partial, recipe).is_own():
+            shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(replaced, ignore_errors=True)
 
 
 def _inputs(content: dict[str, Any]) -> dict[str, InputFile]:

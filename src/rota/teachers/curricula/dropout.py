@@ -34,7 +34,7 @@ class DropoutVarianceConfig(CurriculumConfig):
         family="curricula",
         line="steady predictions first",
         observes="dropout",
-        cost=("+183%", "~170%"),
+        cost=("+216%", "~170%"),
         source="Wan '20",
         reference="Wan et al. 2020, Self-Paced Learning for Neural Machine Translation",
     )

@@ -65,7 +65,7 @@ class DQNConfig(LearnedConfig):
         family="policies",
         line="a Q network over losses",
         observes="dev losses",
-        cost=("+210%", "+10%"),
+        cost=("+40%", "+5%"),
         source="the paper",
         reference="the paper, Algorithm 2; Mnih et al. 2013; Kumar et al. 2019",
     )
@@ -299,7 +299,7 @@ class KumarConfig(DQNConfig):
         family="policies",
         line="a Q network over bins",
         observes="train text",
-        cost=("~210%", "~+10%"),
+        cost=("+33%", "~+5%"),
         source="Kumar '19",
         reference="Kumar et al. 2019, Reinforcement Learning based Curriculum Optimization for NMT",
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from rota.files import write_atomically
+from rota.files import write_json
 from rota.runs.checkpoints import Checkpoint
 from rota.teachers.dqn.agent import q_network
 from rota.types import Arm, FloatArray, State
@@ -34,7 +33,7 @@ class PolicyProbe:
 
     def write(self, path: Path) -> Path:
         content = {name: value for name, value in asdict(self).items() if name != "arms" or value}
-        write_atomically(path, json.dumps(content, indent=1))
+        write_json(path, content, checked=True)
         return path
 
 

@@ -1,0 +1,112 @@
+"""``rota check``: whether a folder that Rota wrote is whole. It is a run, prepared data, or a folder with several.
+
+Nothing is changed and no model is loaded. What is wrong with a run is found in :mod:`rota.runs.check`; here are data
+folders, which have a checksum of each file in their manifest, and the way from a folder to what it holds.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rota.cli import views
+from rota.cli.application import app
+from rota.data.store import MANIFEST, Manifest
+from rota.files import sha256_of
+from rota.runs import Run
+from rota.runs.check import Findings, Progress, check_json, check_run
+
+
+@app.command()
+def check(
+    folder: Annotated[
+        Path,
+        typer.Argument(help="A run, prepared data, or a folder with several of them.", metavar="FOLDER"),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of lines.")] = False,
+) -> None:
+    """Read every file of a run or of prepared data and say which ones are not what was written.
+
+    One line for each problem, with file and line; the exit code is 1 if there are any. Nothing is changed.
+
+    Example: rota check runs/my
+    """
+    with _without_warnings(), views.ProgressBar() as progress:
+        found = check_folder(folder, progress)
+    if as_json:
+        typer.echo(json.dumps({"folder": str(folder), **found.as_json()}, indent=1, ensure_ascii=False))
+    else:
+        for problem in found.problems:
+            typer.echo(str(problem))
+        old = f" ({len(found.unchecked)} of them from a version without check values)" if found.unchecked else ""
+        problems = f"{len(found.problems) or 'no'} problem{'' if len(found.problems) == 1 else 's'}"
+        typer.echo(f"{folder}: {found.files:,} files read{old}, {problems}")
+    if found.problems:
+        raise SystemExit(1)
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """What training passes over with a warning is a problem with a line of its own here."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def check_folder(folder: Path, progress: Progress = lambda *_: None) -> Findings:
+    """All that is wrong with a run, with prepared data, or with every run and data folder below a folder."""
+    if not folder.is_dir():
+        raise ValueError(f"no folder {str(folder)!r}; give a run, prepared data, or a folder with several of them")
+    found = Findings()
+    there = list(_below(folder))
+    if not there:
+        raise ValueError(f"{folder} holds neither a run (run.json) nor prepared data ({MANIFEST}); give one that does")
+    for each in there:
+        part = check_run(Run(each), progress) if Run(each).exists else check_data(each, progress)
+        found.files += part.files
+        found.unchecked += part.unchecked
+        found.problems += part.problems
+    return found
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """The folder itself if it is a run or prepared data, else those below it."""
+    if Run(folder).exists or (folder / MANIFEST).is_file():
+        yield folder
+        return
+    for path in sorted(folder.iterdir()):
+        if path.is_dir() and not path.name.startswith("."):
+            yield from _below(path)
+
+
+def check_data(folder: Path, progress: Progress = lambda *_: None) -> Findings:
+    """Every file of a data folder against its checksum, and the manifest against its check value and fingerprint."""
+    found = Findings()
+    if check_json(folder / MANIFEST, found) is None:
+        return found
+    try:
+        manifest = Manifest.load(folder)
+    except ValueError as error:
+        found.add_error(folder / MANIFEST, error)
+        return found
+    for number, (name, recorded) in enumerate(manifest.files.items()):
+        progress(f"{folder}", number, len(manifest.files))
+        path = folder / name
+        found.files += 1
+        if not path.is_file():
+            found.add(path, "it is missing")
+        elif path.stat().st_size != recorded.bytes:
+            found.add(path, f"it has {path.stat().st_size:,} bytes instead of {recorded.bytes:,}")
+        elif sha256_of(path) != recorded.sha256:
+            found.add(path, "its checksum differs")
+    progress(f"{folder}", len(manifest.files), len(manifest.files))
+    return found

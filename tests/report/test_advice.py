@@ -1,0 +1,241 @@
+"""``rota advise``: effects worked out by hand from recorded sums, what follows from them, and what is not known."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+from made_runs import LOW_RESOURCE, SIZES, make_run
+
+from rota.report.advice import advise, written
+from rota.report.figures.advice import advice_figure
+from rota.report.numbers.advice import Product, effects, goal_products, read_facts, trend
+from rota.report.study import StudyRun
+
+ARMS = list(SIZES)
+
+
+def observation(step, **arms):
+    """``arms``: the dot products of the updates of each with the goal's direction."""
+    sums = {arm: [sum(values), sum(value**2 for value in values), len(values)] for arm, values in arms.items()}
+    return {"step": step, "arm": "az", "alignment": sums}
+
+
+def spot_check(step, epochs, gain=None, loss=None):
+    gains = gain or dict.fromkeys(SIZES, 0.5)
+    losses = loss or dict.fromkeys(SIZES, 2.0)
+    return {
+        "step": step,
+        "source_gain": {arm: [value, 0.01] for arm, value in gains.items()},
+        "train_loss": {arm: [value, 0.01] for arm, value in losses.items()},
+        "dev_source_gain": {},
+        "epochs": epochs,
+    }
+
+
+def alarm(kind, arm, step=10):
+    return {"step": step, "kind": kind, "arm": arm, "text": "as training said it"}
+
+
+# az helps always, tr hurts always, be is noise, ru was measured once.
+MEASURED = [
+    observation(step, az=[1.0 + 0.1 * (-1) ** step], tr=[-1.0 + 0.1 * (-1) ** step], be=[(-1.0) ** step])
+    for step in range(1, 20)
+] + [observation(20, ru=[5.0], az=[1.1])]
+EPOCHS = {"az": 6.0, "be": 1.5, "tr": 0.5, "ru": 0.5}
+FALLING = {step: dict.fromkeys(SIZES, 5 - 0.1 * step) for step in range(1, 13)}
+
+
+def facts_of(tmp_path, name="run", **records):
+    folder = make_run(tmp_path / name, **{"teacher": "align", "goal": "low-resource", **records})
+    return read_facts(StudyRun(folder, name))
+
+
+@pytest.fixture
+def full(tmp_path):
+    """A run that recorded everything."""
+    gains = {"az": 0.5, "be": 0.5, "tr": 0.5, "ru": 0.0}
+    return {
+        "observations": MEASURED,
+        "spot_checks": [spot_check(20, EPOCHS, gains)],
+        "alarms": [alarm("by-heart", "az"), alarm("unaligned", "ru")],
+        "dev_losses": FALLING,
+    }
+
+
+def test_an_effect_has_the_error_between_parts_of_the_run():
+    # Ten steps, so that each is a part of its own: 1, 2, 1, 2, ...; the unit is the root mean square, sqrt(2.5).
+    products = [Product(step, "az", value, value**2, 1) for step, value in enumerate([1.0, 2.0] * 5)]
+    effect = effects(products, ["az"])["az"]
+    unit = math.sqrt(2.5)
+    assert effect.mean == pytest.approx(1.5 / unit)
+    assert effect.error == pytest.approx(math.sqrt(10 * 0.25 * 10 / 9) / 10 / unit)
+    assert effect.updates == 10
+    assert effect.halves == pytest.approx((7 / 5 / unit, 8 / 5 / unit))
+    assert effect.sure == "clear"
+
+
+def test_updates_that_share_a_direction_do_not_count_as_many():
+    """A hundred equal products in each of two parts are two measurements, not two hundred."""
+    products = [Product(0, "az", 100.0, 100.0, 100), Product(9, "az", -50.0, 25.0, 100)]
+    effect = effects(products, ["az"])["az"]
+    # Part sums 100 and -50 around a mean of 0.25 a product: deviations of 75 each.
+    unit = math.sqrt(125 / 200)
+    assert effect.error == pytest.approx(math.sqrt(2 * 75**2 * 2) / 200 / unit)
+    assert effect.sure == "unclear"
+    assert effect.turned
+
+
+def test_what_is_likely_for_one_arm_need_not_be_for_many():
+    """t = 2.5 with nine degrees of freedom: p = 0.034 for one arm, four times that for four."""
+    shape = [1.0, -1.0] * 5
+    spread = math.sqrt(10 / 9) / math.sqrt(10)  # standard error of the mean of the shape
+    values = [each + 2.5 * spread for each in shape]
+    one = [Product(step, "az", value, value**2, 1) for step, value in enumerate(values)]
+    noise = [Product(s, arm, v, v**2, 1) for s, v in enumerate(shape) for arm in ("be", "tr", "ru")]
+    assert effects(one, ["az"])["az"].p == pytest.approx(0.0339, abs=2e-4)
+    assert effects(one, ["az"])["az"].sure == "clear"
+    together = sorted(one + noise, key=lambda product: product.step)
+    assert effects(together, ARMS)["az"].sure == "likely"
+
+
+def test_products_of_other_teachers_count_by_the_goal():
+    entries = [
+        {"step": 10, "gradient_products": {"az": 0.5, "tr": {"az": 0.2, "be": 0.8, "tr": 99.0}}},
+        {"step": 20, "gradient_products": {"tr": {"ru": 1.0}}},
+    ]
+    found = list(goal_products(entries, {"az": 0.75, "be": 0.25}))
+    assert [(each.step, each.arm, each.updates) for each in found] == [(10, "az", 1), (10, "tr", 1)]
+    assert found[1].total == pytest.approx(0.75 * 0.2 + 0.25 * 0.8)
+
+
+def test_the_trend_is_the_line_through_the_last_third():
+    losses = [9.0] * 8 + [2.0, 1.9, 1.8, 1.7]
+    entries = [{"step": 10 * i, "dev_loss": {"az": loss}} for i, loss in enumerate(losses, start=1)]
+    found = trend(entries, {"az": 1.0})
+    assert (found.first, found.last, found.best_step) == (90, 120, 120)
+    assert found.change == pytest.approx(-0.3)
+    assert found.direction == "falling"
+    rising = [{**entry, "dev_loss": {"az": -entry["dev_loss"]["az"]}} for entry in entries]
+    assert trend(rising, {"az": 1.0}).direction == "rising"
+    level = [{**entry, "dev_loss": {"az": 1.0}} for entry in entries]
+    assert trend(level, {"az": 1.0}).direction == "level"
+    assert trend(entries[:5], {"az": 1.0}) is None
+
+
+def test_a_run_that_recorded_everything_is_told_what_to_do(tmp_path, full):
+    facts = facts_of(tmp_path, **full)
+    advice = advise(facts)
+    found = {finding.kind: finding for finding in advice.findings}
+    assert found["helps"].arms == ("az",)
+    assert found["helps"].sure == "clear"
+    assert found["hurts"].arms == ("tr",)
+    assert found["no-effect"].arms == ("be",)
+    assert found["by-heart"].arms == ("az",)
+    assert "after 6.0 epochs" in found["by-heart"].text
+    assert found["unaligned"].arms == ("ru",)
+    assert "(0.00 nats per token against 0.50 in the others)" in found["unaligned"].text
+    assert [finding.arms for finding in advice.of("collect")] == [("az",)]
+    assert "Give tr a smaller share than its 25% of the tokens" in found["less"].text
+    assert found["trend"].text.startswith("Its dev loss was still falling")
+    assert [each.option for each in advice.unknown] == ["teacher.floor, or a longer run"], "ru was measured once"
+
+
+def test_text_that_helps_and_was_not_used_up_gets_a_larger_share_first(tmp_path, full):
+    swapped = [{**entry, "alignment": {}} for entry in MEASURED]
+    for before, entry in zip(MEASURED, swapped, strict=True):
+        entry["alignment"] = {{"az": "tr", "tr": "az"}.get(arm, arm): sums for arm, sums in before["alignment"].items()}
+    advice = advise(facts_of(tmp_path, **{**full, "observations": swapped}))
+    assert [finding.arms for finding in advice.of("more")] == [("tr",)]
+    assert not advice.of("collect"), "az is learned by heart but does not help"
+    assert not advice.of("less"), "az hurts, but the goal is az: nobody is told to leave it out"
+
+
+def test_text_whose_lines_are_not_aligned_is_not_to_be_collected(tmp_path, full):
+    alarms = [alarm("by-heart", "az"), alarm("closed", "az")]
+    advice = advise(facts_of(tmp_path, **{**full, "alarms": alarms}))
+    assert not advice.of("collect")
+    assert [finding.arms for finding in advice.of("unaligned")] == [("az",)]
+
+
+def test_an_arm_that_helped_first_and_hurt_later_is_named(tmp_path, full):
+    turned = [observation(step, az=[3.0 if step < 11 else -0.2], tr=[1.0]) for step in range(1, 21)]
+    advice = advise(facts_of(tmp_path, **{**full, "observations": turned}))
+    (finding,) = advice.of("turned")
+    assert finding.arms == ("az",)
+    assert "helped first and hurt later" in finding.text
+
+
+def test_a_run_that_recorded_little_says_what_would_have_recorded_it(tmp_path):
+    advice = advise(facts_of(tmp_path, teacher="uniform", dev_losses={20: dict.fromkeys(SIZES, 4.0)}))
+    assert not advice.findings
+    options = [each.option for each in advice.unknown]
+    assert options == ["teacher: {name: align, map: true}", "training.spot_checks: 0.01", "training.validate_every: 5%"]
+    text = written(advice)
+    assert "What helped" not in text
+    assert "For the next run: training.spot_checks: 0.01" in text
+
+
+def test_without_gradients_the_goals_own_text_is_to_be_collected_if_it_is_used_up(tmp_path, full):
+    quiet = {key: value for key, value in full.items() if key != "observations"}
+    checks = [spot_check(20, {"az": 2.0, "be": 5.0, "tr": 9.0, "ru": 0.1})]
+    advice = advise(facts_of(tmp_path, **{**quiet, "spot_checks": checks}))
+    collect = {finding.arms[0]: finding for finding in advice.of("collect")}
+    assert list(collect) == ["be", "az"], "tr has no weight in the goal"
+    assert collect["az"].sure == "likely", "it raised an alarm"
+    assert collect["be"].sure == "unclear", "it has only epochs"
+    assert set(collect) == set(LOW_RESOURCE)
+
+
+def test_the_best_helper_of_each_language_of_the_goal(tmp_path):
+    def mapped(step, sign):
+        pairs = {"az": [[2.0, 2.0]], "tr": [[2.0 + sign, 5.0]], "ru": [[-2.0, 2.0]]}
+        return {
+            "step": step,
+            "arm": "az",
+            "alignment": {arm: [0.0, 0.0, 2, {"az": sums[0], "tr": [0.0, 0.0]}] for arm, sums in pairs.items()},
+        }
+
+    facts = facts_of(tmp_path, observations=[mapped(step, 0.1 * (-1) ** step) for step in range(1, 21)])
+    assert [(helper.language, helper.arm) for helper in facts.helpers] == [("az", "tr")], "tr is not in the goal"
+    assert "tr helps az most" in advise(facts).of("helper")[0].text
+
+
+def test_a_run_that_is_not_finished_is_called_so(tmp_path, full):
+    facts = facts_of(tmp_path, **full)
+    assert "updates so far" in written(advise(replace(facts, finished=False)))
+    assert "updates so far" not in written(advise(facts))
+
+
+def test_the_picture_shows_what_was_recorded(tmp_path, full):
+    picture = advice_figure(facts_of(tmp_path, **full))
+    for words in ("effect on the goal", "epochs", "source gain", "az*"):
+        assert words in picture.svg
+    assert "az +" in picture.alt
+    plain = advice_figure(facts_of(tmp_path, "plain", teacher="uniform"))
+    assert "effect on the goal" not in plain.svg
+    assert "% of the tokens" in plain.svg
+    assert "az 25%" in plain.alt
+
+
+def test_the_command_prints_words_or_json(tmp_path, rota, full):
+    run = make_run(tmp_path / "run", teacher="align", goal="low-resource", **full)
+    code, output, _ = rota("advise", run)
+    assert code == 0
+    assert "goal: az 50%, be 50%" in output
+    assert "Collect more text like az" in output
+    assert (run / "advice.png").read_bytes().startswith(b"\x89PNG")
+    code, output, _ = rota("advise", run, "--json", "--picture", tmp_path / "new" / "picture.png")
+    said = json.loads(output)
+    assert code == 0
+    assert said["picture"] == str(tmp_path / "new" / "picture.png")
+    assert said["arms"]["tr"]["effect"]["sure"] == "clear"
+    assert said["arms"]["ru"]["effect"] is None
+    assert {finding["kind"] for finding in said["findings"]} >= {"helps", "hurts", "collect"}
+
+
+def test_a_run_that_has_not_begun_is_refused(tmp_path, rota):
+    run = make_run(tmp_path / "run", done=0)
+    code, _, error = rota("advise", run)
+    assert code == 2
+    assert "has no records of updates (steps.jsonl); train it first" in error
