@@ -140,3 +140,15 @@ def test_every_row_of_the_paper_is_found_among_its_printed_results():
 def test_every_value_says_where_it_comes_from():
     assert all(setting.place for setting in BASE)
     assert all(row.place for row in SUITE.rows.values())
+
+
+def test_a_section_that_is_not_a_mapping_is_refused_in_one_line(rota, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "odd.yaml").write_text(
+        "base: {data: {corpus: synthetic}}\nover: {training: x}\nrows: {uniform: {teacher: uniform}}\n"
+    )
+    code, _, error = rota("compare", "odd.yaml", "--dry-run")
+    assert code == 2
+    assert error.startswith("error: ")
+    assert "training" in error
+    assert len(error.splitlines()) == 1

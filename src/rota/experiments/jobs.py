@@ -150,8 +150,9 @@ def _job(
     suite: Suite, out: Path, row: str, seed: int, names: Mapping[Path, str], changes: _Changes, corpus: str
 ) -> Job:
     values = suite.values(row, seed, out)
-    if changes.threads is not None:
-        values["training"] = {**(values.get("training") or {}), "threads": changes.threads}
+    training = values.get("training") or {}
+    if changes.threads is not None and isinstance(training, Mapping):  # anything else is refused in the next line
+        values["training"] = {**training, "threads": changes.threads}
     config = parse_config(values, origin=f"row {row!r} of suite {suite.name!r}", overrides=changes.overrides)
     check_durations(config)
     values = overridden(values, changes.overrides)
