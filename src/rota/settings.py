@@ -247,6 +247,7 @@ FREE: Final = frozenset(
     {
         *("name", "data.folder", "student.compile", "student.device", "student.piece_tokens", "teacher.run"),
         *("training.keep", "training.spot_checks", "training.tensorboard", "training.threads"),
+        *(f"training.early_stopping.{name}" for name in ("on", "patience", "smallest_change")),
     }
 )
 """Settings that may differ between two parts of a run.

@@ -78,7 +78,7 @@ def run_demo(corpus: str, teacher: str, folder: Path, steps: int | None = None) 
     shorter = "" if steps is None else f" --steps {steps}"
     command = f"{views.program()} demo --corpus {corpus} --folder {folder}{shorter} --teacher"
     loop = train_with_display(config, run, until=None, again=f"{command} {teacher}")
-    if loop.step < loop.steps:
+    if not loop.is_over:
         return None
     views.console.rule("3. Translating the test sets")
     evaluation = evaluate_with_display(run, metrics="bleu,chrf")

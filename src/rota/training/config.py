@@ -9,6 +9,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from rota.data.division import Division
 from rota.data.order import Mixing
 from rota.settings import Count, Duration, DurationField, Settings, where_used
+from rota.training.progress.stopping import EarlyStopping
 
 
 class TrainingConfig(Settings):
@@ -51,12 +52,15 @@ class TrainingConfig(Settings):
         le=0.5,
         description="share of the computation for looking at sampled sentences at validations, for alarms; 0: never",
     )
+    early_stopping: EarlyStopping | None = Field(
+        None, description="end when the goal's dev loss, BLEU or chrF no longer gets better; null: never"
+    )
     threads: int | None = Field(None, ge=1, description="threads of torch; null: as many as there are cores")
     tensorboard: bool = Field(True, description="write TensorBoard events into the run folder")
 
     @model_serializer(mode="wrap")
     def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return where_used(self, write(self), "spot_checks")
+        return where_used(self, write(self), "spot_checks", "early_stopping")
 
     @model_validator(mode="after")
     def _from_time_to_time(self) -> Self:

@@ -15,6 +15,7 @@ from rota.training.journal import Journal, tokens_by_language
 from rota.training.listeners import Listener
 from rota.training.pacing import paced
 from rota.training.probe import Probe
+from rota.training.progress.stopping import Stopping
 from rota.training.spot_checks import SpotCheck, SpotChecks
 from rota.training.streams import Streams
 from rota.training.turns import Turns
@@ -38,10 +39,12 @@ class Loop:
         team: Team | None = None,
         alarms: Alarms | None = None,
         checks: SpotChecks | None = None,
+        stopping: Stopping | None = None,
     ) -> None:
         self.student, self.turns, self.streams, self.probe = student, turns, streams, probe
         self.journal, self.checkpoints = journal, checkpoints
         self.team, self.alarms, self.checks = team or Team(), alarms or Alarms(), checks
+        self.stopping = stopping
         self.listeners: Sequence[Listener] = ()
         self.steps = config.steps
         self._ours = [self.team.owns(number) for number in range(config.accumulate)]  # which batches of an update
@@ -56,6 +59,16 @@ class Loop:
         """Real target tokens by arm since step 0."""
         return self.turns.seen
 
+    @property
+    def stopped_early(self) -> bool:
+        """Whether the goal has not been served better for so long that the run is over."""
+        return self.stopping is not None and self.stopping.is_over
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing left to train."""
+        return self.step >= self.steps or self.stopped_early
+
     def run(self, until: int | None = None, stop: Callable[[], bool] = lambda: False) -> None:
         """Train up to step ``until`` (the end by default), or until ``stop`` says so; then save.
 
@@ -64,7 +77,7 @@ class Loop:
         until = self.steps if until is None else min(until, self.steps)
         if self.step == 0 and self.validates_first:
             self._validate_first()
-        while self.step < until and not self.team.anyone(stop()):
+        while self.step < until and not self.stopped_early and not self.team.anyone(stop()):
             self._update(self._decide(), until)
             self._tell()
             if self.step % self.validate_every == 0 or self.step == self.steps:
@@ -138,6 +151,13 @@ class Loop:
         self._raise(self.alarms.validated(self.step, found.dev_loss))
         if check is not None:
             self._raise(self.alarms.checked(self.step, check))
+        if self.stopping is not None:
+            self._look_whether_to_stop(self.stopping, found.dev_loss)
+
+    def _look_whether_to_stop(self, stopping: Stopping, dev_loss: Mapping[Arm, float]) -> None:
+        stopping.validated(self.step, dev_loss)
+        if stopping.is_over and self.step < self.steps:
+            self.journal.stop(stopping.entry(self.step))
 
     def _validate_first(self) -> None:
         """What the student knows already: losses that it should not lose."""
@@ -185,7 +205,7 @@ class Loop:
         return [found.step for found in self.checkpoints.list() if found.step > step]
 
     def parts(self) -> dict[str, Checkpointable]:
-        return {
+        parts: dict[str, Checkpointable] = {
             "student": self.student,
             "teacher": self.turns.teacher,
             "streams": self.streams,
@@ -193,6 +213,7 @@ class Loop:
             "loop": self,
             "alarms": self.alarms,
         }
+        return parts if self.stopping is None else {**parts, "stopping": self.stopping}
 
     def resume(self) -> Checkpoint | None:
         """Go on from the newest intact checkpoint, cutting the records back to it; None if there is none."""
@@ -205,7 +226,7 @@ class Loop:
         self.team.share(lambda: self.checkpoints.drop(self._steps_after(checkpoint.step)))
         state = checkpoint.load()
         for name, part in self.parts().items():
-            if name in state or name != "alarms":  # version 0.1 had no alarms
+            if name in state or name not in ("alarms", "stopping"):  # version 0.1 had none; a rule may come later
                 part.load_state_dict(state[name])
         logger.debug("resuming at step %d", self.step)
         return checkpoint
