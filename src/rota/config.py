@@ -29,7 +29,7 @@ from rota.settings import (
     with_earlier,
     without_earlier,
 )
-from rota.student.config import StudentConfig
+from rota.student.config import OF_START, StudentConfig
 from rota.teachers import AnyTeacherConfig, TeacherConfig
 from rota.teachers.base import EXACT
 from rota.teachers.static import UniformConfig
@@ -154,6 +154,11 @@ def as_begun(config: RunConfig, dumped: Mapping[str, Any]) -> RunConfig:
         new = name in type(part).model_fields and name not in dumped.get(section, {})
         if new and name not in part.model_fields_set:
             changed[section] = part.model_copy(update={name: value})
+    if config.student.start is not None and "start" in dumped.get("student", {}):
+        recorded = StudentConfig.model_validate(dumped["student"])
+        student = changed.get("student", config.student)
+        assert isinstance(student, StudentConfig)
+        changed["student"] = student.completed({name: getattr(recorded, name) for name in OF_START})
     teacher = changed.get("teacher", config.teacher)
     changed["teacher"] = _teacher_as_begun(teacher, dumped.get("teacher", {}))
     return config.model_copy(update=changed)

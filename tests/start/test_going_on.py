@@ -7,7 +7,7 @@ import torch
 from start_cases import pairs, spm_bytes, write_text
 
 from rota import api
-from rota.config import parse_config
+from rota.config import as_begun, parse_config
 from rota.data.subwords import Subwords
 from rota.export.model import export
 from rota.runs import Run
@@ -196,6 +196,21 @@ def test_languages_that_are_only_measured_must_exist_and_leave_some(tmp_path, be
 def test_what_cannot_be_trained_is_refused(student, message):
     with pytest.raises(ConfigError, match=message):
         parse_config({"data": {"corpus": "synthetic"}, "student": student})
+
+
+def test_a_copy_of_a_config_does_not_take_defaults_for_wishes(tmp_path, before):
+    config = settings(tmp_path, LANGUAGES, {"start": str(before.folder), "dropout": 0.25}, training={"steps": 2})
+    copy = parse_config(config.dump())
+    assert copy.dump() == config.dump()
+    api.train(copy, tmp_path / "run")
+    run = Run(tmp_path / "run")
+    assert run.setting("config.student.dropout") == 0.25
+    assert run.setting("config.student.learning_rate.peak") == 0.0001
+    assert run.setting("config.student.lr_warmup") == "10%"
+    begun = as_begun(config, run.about["config"])
+    assert api.difference(run.about["config"], begun.dump()) is None, "rota compare knows the run again"
+    card = (export(run.folder, tmp_path / "hf") / "README.md").read_text()
+    assert "width 32, heads 2, feedforward 48, started from run" in card
 
 
 def test_nothing_is_written_of_what_is_not_used():

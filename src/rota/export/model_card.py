@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from rota.evaluation.metrics import DIGITS, LABELS, averages
@@ -106,12 +107,14 @@ def model_card(
 def _with_codes(use: str, tokenizer: ExportedTokenizer, route: Route) -> str:
     """The example with the tokens that stand for languages; where the source is set, M2M100 wants its name."""
     subwords = tokenizer.subwords
-    source, target = (subwords.tokens[subwords.tag(each)] or "" for each in (route.source, route.target))
+    source = subwords.tokens[subwords.tag(route.source)] or ""
+    if "{target}" in use:
+        use = use.replace("__{target}__", subwords.tokens[subwords.tag(route.target)] or "")
     if tokenizer.is_m2m100:
         use = use.replace('src_lang="__{language}__"', f'src_lang="{source[2:-2]}"').replace(
             "NLLB class", "M2M100 class"
         )
-    return use.replace("__{language}__", source).replace("__{target}__", target)
+    return use.replace("__{language}__", source)
 
 
 def _header(languages: Iterable[str], to: str) -> str:
@@ -135,6 +138,8 @@ def _model(config: Mapping[str, Any], model: Model, quantization: str) -> str:
     student = config["student"]
     changed = [f"{key} {student[key]}" for key in ("layers", "width", "heads", "feedforward") if student[key]]
     size = ", ".join([f"preset `{student['preset']}`", *changed])
+    if student.get("start"):
+        size = f"{', '.join(changed)}, started from {Path(student['start']).name}"
     return f"""A multilingual translation model made with Rota, in which a teacher chooses the language of each training
 batch. It is an encoder-decoder Transformer ({size}) of the M2M100 architecture. The weights are {which}
 of {config["training"]["steps"]:,}, in {quantization}.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rota.data.ready_made.adopting import as_it_is
 from rota.data.subwords import Subwords
 from rota.runs import Run
 from rota.runs.standing import standing_model
 from rota.settings import ConfigError, Duration
-from rota.student.config import LearningRate, Shape, StudentConfig
+from rota.student.config import OF_START, SIZES, LearningRate, Shape, StudentConfig
 from rota.student.pretrained import is_pretrained, read_pretrained
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 PEAK: Final = 0.0001
 """The learning rate of a student that has learned before, unless the config names one; with a warm-up of 10 %."""
-
-_SIZES: Final = ("encoder_layers", "decoder_layers", "width", "heads", "feedforward", "tie_embeddings")
 
 
 @dataclass(frozen=True)
@@ -79,26 +77,19 @@ def with_start(student: StudentConfig, run: Path) -> StudentConfig:
         return student
     if Run(run).exists:
         recorded = StudentConfig.model_validate(Run(run).setting("config.student"))
-        filled = {name: getattr(recorded, name) for name in (*_SIZES, *_WANTED)}
-    else:
-        start = open_start(student.start)
-        _check_sizes(student, start)
-        filled = {name: getattr(start.shape, name) for name in _SIZES}
-        filled |= {"dropout": start.dropout, "attention_dropout": start.attention_dropout}
-        filled |= {"learning_rate": LearningRate(peak=PEAK), "lr_warmup": Duration("10%")}
-    written = student.model_fields_set - set(_SIZES)
-    changes = {name: value for name, value in filled.items() if name not in written}
-    return student.model_copy(update=changes)
-
-
-_WANTED: Final = ("dropout", "attention_dropout", "learning_rate", "lr_warmup")
+        return student.completed({name: getattr(recorded, name) for name in OF_START})
+    start = open_start(student.start)
+    _check_sizes(student, start)
+    wanted: dict[str, Any] = {"dropout": start.dropout, "attention_dropout": start.attention_dropout}
+    wanted |= {"learning_rate": LearningRate(peak=PEAK), "lr_warmup": Duration("10%")}
+    return student.completed({name: getattr(start.shape, name) for name in OF_START[:SIZES]} | wanted)
 
 
 def _check_sizes(student: StudentConfig, start: Start) -> None:
-    if student.model_fields_set.isdisjoint((*_SIZES, "preset", "layers")):
+    if student.model_fields_set.isdisjoint((*OF_START[:SIZES], "preset", "layers")):
         return
     wanted = student.shape(start.shape.vocabulary)
-    for name in _SIZES:
+    for name in OF_START[:SIZES]:
         ours, theirs = getattr(wanted, name), getattr(start.shape, name)
         if ours != theirs:
             found = f"student.{name} is {ours} and that of {start.folder} is {theirs}"

@@ -123,6 +123,14 @@ class LearningRate(Settings):
         return written
 
 
+SIZES: Final = 6
+OF_START: Final = (
+    *("encoder_layers", "decoder_layers", "width", "heads", "feedforward", "tie_embeddings"),
+    *("dropout", "attention_dropout", "learning_rate", "lr_warmup"),
+)
+"""Settings that follow from the model that a student starts from; the first ``SIZES`` are its sizes."""
+
+
 class StudentConfig(Settings):
     """Size of the network and how it learns. Defaults are the paper's, except for the size."""
 
@@ -168,6 +176,9 @@ class StudentConfig(Settings):
     def _as_version_0_1_wrote_it(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """With its ``compile``, and later settings only where used: fingerprints of configs stay what they were."""
         written: dict[str, Any] = write(self)
+        if self.start is not None and self.width is None:  # not known yet; a copy must not take defaults for wishes
+            unset = {*OF_START, "preset", "layers"} - self.model_fields_set
+            written = {name: value for name, value in written.items() if name not in unset}
         later = {name: written.pop(name) for name in ("average", "start", "freeze", "rates")}
         return written | {"compile": False} | {name: value for name, value in later.items() if value}
 
@@ -182,6 +193,13 @@ class StudentConfig(Settings):
         if both:
             raise ValueError(f"{both[0]} is frozen and has a rate; remove it from freeze or from rates")
         return self
+
+    def completed(self, of_start: Mapping[str, Any]) -> StudentConfig:
+        """With what the starting point says of ``OF_START``, except for what the config says itself."""
+        sizes = set(OF_START[:SIZES])
+        return self.model_copy(
+            update={name: of_start[name] for name in OF_START if name in sizes or name not in self.model_fields_set}
+        )
 
     @property
     def dropout_of_attention(self) -> float:
