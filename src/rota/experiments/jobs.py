@@ -13,8 +13,8 @@ from typing import Any, Final, Literal
 
 from ruamel.yaml import YAML
 
-from rota.api import difference, stem_of, warmup_steps
-from rota.config import RunConfig, as_begun, overridden, parse_config, parse_recorded
+from rota.api import stem_of, warmup_steps
+from rota.config import RunConfig, as_begun, difference, overridden, parse_config, parse_recorded
 from rota.experiments.scale import Values
 from rota.experiments.suite import Suite, check_own
 from rota.files import damaged, read_json, write_atomically, write_json
