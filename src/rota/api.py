@@ -32,6 +32,7 @@ from rota.start.points import with_start
 
 if TYPE_CHECKING:
     from rota.evaluation.evaluate import Evaluation
+    from rota.student.nmt import NMT
     from rota.team import Team
     from rota.training.alarms import Detector
     from rota.training.config import TrainingConfig
@@ -179,6 +180,7 @@ def build_loop(
         alarms,
         _spot_checks(student, sets, training),
         None if training.early_stopping is None else Stopping(training.early_stopping, goal),
+        _dev_scores(student, store, sets, training),
     )
 
     def begin() -> None:
@@ -244,6 +246,18 @@ def _spot_checks(student: ProbedStudent, sets: DevSets, training: TrainingConfig
 
     between = max(1, training.validate_every.steps(training.steps)) * training.tokens * training.accumulate
     return SpotChecks(student, sets, share=training.spot_checks, tokens=between) if training.spot_checks else None
+
+
+def _dev_scores(student: NMT, store: Store, sets: DevSets, training: TrainingConfig) -> Callable[[], Any] | None:
+    from rota.evaluation.dev_scores import DevScores
+
+    if not training.dev_sentences:
+        return None
+    dev = store.split("dev")
+    parts = {arm: sets.selection_part(arm) - dev.range(arm)[0] for arm in store.languages}
+    targets = tuple(dict.fromkeys(store.route(arm).target for arm in store.languages))
+    scores = DevScores(student.network, store, parts, sentences=training.dev_sentences, targets=targets)
+    return scores.take
 
 
 def train(

@@ -12,7 +12,7 @@ from rota.team import Team
 from rota.training.alarms import Alarms
 from rota.training.config import TrainingConfig
 from rota.training.journal import Journal, tokens_by_language
-from rota.training.listeners import Listener
+from rota.training.listeners import DevScores, Listener
 from rota.training.pacing import paced
 from rota.training.probe import Probe
 from rota.training.progress.stopping import Stopping
@@ -40,11 +40,12 @@ class Loop:
         alarms: Alarms | None = None,
         checks: SpotChecks | None = None,
         stopping: Stopping | None = None,
+        dev_scores: Callable[[], DevScores] | None = None,
     ) -> None:
         self.student, self.turns, self.streams, self.probe = student, turns, streams, probe
         self.journal, self.checkpoints = journal, checkpoints
         self.team, self.alarms, self.checks = team or Team(), alarms or Alarms(), checks
-        self.stopping = stopping
+        self.stopping, self.dev_scores = stopping, dev_scores
         self.listeners: Sequence[Listener] = ()
         self.steps = config.steps
         self._ours = [self.team.owns(number) for number in range(config.accumulate)]  # which batches of an update
@@ -141,10 +142,13 @@ class Loop:
     def _validate(self) -> None:
         with self.journal.timed("validations"):
             found = self.probe.validate(self.step)
-        self.journal.validation(self.step, found.record())
+        scores = self._score()
+        self.journal.validation(self.step, {**found.record(), **scores})
         check = self._check(found.calibrated_loss)
         self.journal.timing(self.step)
         for listener in self.listeners:
+            if scores:
+                listener.scored(self.step, scores)
             listener.validated(self.step, found.dev_loss)
             if check is not None:
                 listener.checked(self.step, check)
@@ -152,10 +156,16 @@ class Loop:
         if check is not None:
             self._raise(self.alarms.checked(self.step, check))
         if self.stopping is not None:
-            self._look_whether_to_stop(self.stopping, found.dev_loss)
+            self._look_whether_to_stop(self.stopping, {"loss": found.dev_loss, **scores})
 
-    def _look_whether_to_stop(self, stopping: Stopping, dev_loss: Mapping[Arm, float]) -> None:
-        stopping.validated(self.step, dev_loss)
+    def _score(self) -> DevScores:
+        if self.dev_scores is None:
+            return {}
+        with self.journal.timed("dev scores"):
+            return self.team.share(self.dev_scores)
+
+    def _look_whether_to_stop(self, stopping: Stopping, measured: DevScores) -> None:
+        stopping.validated(self.step, measured[stopping.config.on])
         if stopping.is_over and self.step < self.steps:
             self.journal.stop(stopping.entry(self.step))
 
