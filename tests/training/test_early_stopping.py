@@ -118,6 +118,8 @@ def test_a_run_that_stops_early_is_finished_and_says_why(tmp_path, data):
     assert (run.stop["step"], run.stop["best_step"], run.stop["waited"]) == (6, 2, 2)
     assert losses(run) == losses(whole)[:6], "the rule changes no update"
     assert (whole.stop, whole.end) == (None, 12)
+    assert run.end_of(4) == 4, "the warm-up alone, as in the stem of a suite"
+    assert Run(tmp_path / "nothing").end_of(12) == 12, "a folder in which nothing has begun"
     again = api.train(config(data), run.folder)
     assert again.step == 6, "it does not go on by itself"
 

@@ -313,7 +313,7 @@ def _look(job: Job) -> Status:
     if change is not None:
         return Status("another", why=change)
     step = run.saved_step()
-    if step < min(job.steps, run.end):
+    if step < run.end_of(job.steps):
         return Status("partial", step, run.last_dev_loss())
     if job.is_stem:
         return Status("done", step, run.last_dev_loss())
@@ -324,7 +324,7 @@ def is_scored(job: Job, languages: Collection[Arm]) -> bool:
     """Whether the test sets of these languages have been scored in the way that the config asks for."""
     training, asked = job.config.training, Asked.of(job.config.evaluation.model_dump())
     every = training.checkpoint_every
-    return scored(job.run, asked, languages=languages, steps=job.run.end, checkpoint_every=every)
+    return scored(job.run, asked, languages=languages, steps=job.run.end_of(training.steps), checkpoint_every=every)
 
 
 def _change(run: Run, config: RunConfig) -> str | None:

@@ -174,7 +174,7 @@ class Entry:
         """
         if self.state == "done" or self.status.state in ("trained", "done"):
             return True
-        end = min(self.steps, self.job.run.end)
+        end = self.job.run.end_of(self.steps)
         return self.step >= end and self.job.run.is_saved(end)
 
     def refresh(self) -> None:

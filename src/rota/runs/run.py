@@ -175,8 +175,12 @@ class Run:
     @property
     def end(self) -> int:
         """The updates after which the run is finished: as planned, or fewer if it stopped early."""
+        return self.end_of(self.steps)
+
+    def end_of(self, planned: int) -> int:
+        """The same for so many planned updates, also of a folder in which no run has begun."""
         stop = self.stop
-        return self.steps if stop is None else min(self.steps, int(stop["step"]))
+        return planned if stop is None else min(planned, int(stop["step"]))
 
     @property
     def sizes(self) -> dict[Arm, int]:
