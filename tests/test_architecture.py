@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "training": LEAVES | {"runs"} | PARTS,
     "evaluation": LEAVES | {"runs", "data", "student"},
     "export": LEAVES | {"runs", "data", "student", "evaluation"},
-    "simulation": LEAVES | {"teachers", "training"},
+    "simulation": LEAVES | {"teachers", "training", "config", "api"},
     "testing": LEAVES | {"runs", "teachers", "training", "simulation"},
     "hf": LEAVES | {"runs", "student", "teachers", "training"},
     # Files only: it never loads a model.

@@ -38,6 +38,7 @@ EXPLAINED: Final[Mapping[str, str]] = {
     "kumar": "teachers.md#bins-of-a-text",
     "ccl-m": "teachers.md#ccl-m",
     "weight-change": "teachers.md#change-of-weights",
+    "sb3": "gym.md#a-policy-as-a-teacher",
 }
 """Where a schedule, or else its family, is explained; a test follows the links."""
 

@@ -33,6 +33,7 @@ from rota.start.points import with_start
 if TYPE_CHECKING:
     from rota.evaluation.evaluate import Evaluation
     from rota.student.nmt import NMT
+    from rota.teachers import Classroom
     from rota.team import Team
     from rota.training.alarms import Detector
     from rota.training.config import TrainingConfig
@@ -94,7 +95,7 @@ def build_loop(
     from rota.runs.earlier import mixture_named
     from rota.start.vectors import first_weights
     from rota.student.nmt import build_student
-    from rota.teachers import Classroom, build_teacher
+    from rota.teachers import build_teacher
     from rota.team import Team
     from rota.training.alarms.by_heart import ByHeart
     from rota.training.alarms.guard import watch_over
@@ -115,17 +116,7 @@ def build_loop(
     store.check()
     if training.threads is not None:
         torch.set_num_threads(training.threads)
-    goal = resolve(config.goal, store.languages, store.low_resource, store.manifest.routes)
-    classroom = Classroom(
-        store.sizes,
-        store.low_resource_arms,
-        training.steps,
-        tokens=store.target_tokens,
-        update_tokens=training.tokens * training.accumulate,
-        lr_warmup=config.student.lr_warmup.steps(training.steps),
-        goal=goal,
-        language_of=store.language_of,
-    )
+    classroom = classroom_of(config, store)
     student = build_student(
         config.student,
         vocabulary=store.manifest.vocabulary,
@@ -141,7 +132,7 @@ def build_loop(
         division=training.dev_division,
         validate_tokens=training.validate_tokens,
         ranks=ranks,
-        goal=goal,
+        goal=classroom.goal,
     )
     teacher = build_teacher(config.teacher, classroom, np.random.default_rng(seed_for(config.seed, "teacher")))
     teacher, alarms = watch_over(
@@ -202,6 +193,23 @@ def build_loop(
     if loop.resume() is None and config.student.start is not None:
         student.begin_with(first_weights(config.student, store.subwords))
     return loop
+
+
+def classroom_of(config: RunConfig, store: Store) -> Classroom:
+    """What the teacher of a run may know before training starts."""
+    from rota.teachers import Classroom
+
+    training = config.training
+    return Classroom(
+        store.sizes,
+        store.low_resource_arms,
+        training.steps,
+        tokens=store.target_tokens,
+        update_tokens=training.tokens * training.accumulate,
+        lr_warmup=config.student.lr_warmup.steps(training.steps),
+        goal=resolve(config.goal, store.languages, store.low_resource, store.manifest.routes),
+        language_of=store.language_of,
+    )
 
 
 def stem_of(config: RunConfig) -> RunConfig | None:

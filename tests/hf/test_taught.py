@@ -1,17 +1,26 @@
 """Hugging Face's trainer with a teacher, on a tiny random model: who is trained on, what is saved, what is refused."""
 
 import json
+import re
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from hf_cases import ALIGN, DQN, TSCL, Killed, collate, language, make, model, records
 from torch.utils.data import IterableDataset
 from transformers import EarlyStoppingCallback, Seq2SeqTrainer, Seq2SeqTrainingArguments
 
-from rota.hf import Lessons, taught
-from rota.hf.report import shares_over_time
-from rota.hf.student import Examples, ModelStudent
+from rota.hf import Lessons, LessonSampler, taught
+from rota.hf.report import shares_over_time, write_report
+from rota.hf.sources import SourceGainOfExamples, lenders, with_source_of
+from rota.hf.student import Examples, ExampleSets, ModelStudent
+from rota.hf.trainer import _check as check_trainer
+from rota.hf.trainer import _probe as make_trainers_probe
+from rota.measures import Alignment, SourceGain
 from rota.settings import ConfigError
+from rota.training.turns import Window
+from rota.types import SentenceLosses
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of transformers, accelerate and torch's loaders
 
@@ -48,6 +57,7 @@ def test_a_run_that_was_killed_and_resumed_equals_one_that_was_not(tmp_path, tea
     _, killed = make(tmp_path / "killed", teacher, callbacks=[Killed(9)])
     with pytest.raises(KeyboardInterrupt):
         killed.train()
+    assert all(record._file is None for record in killed.lessons._records.values())
     _, resumed = make(tmp_path / "killed", teacher)
     resumed.train(resume_from_checkpoint=True)
     for name in ("steps", "observations", "rewards", "validations"):
@@ -57,10 +67,9 @@ def test_a_run_that_was_killed_and_resumed_equals_one_that_was_not(tmp_path, tea
     assert all(torch.equal(weights[name], again[name]) for name in weights)
 
 
-def test_align_moves_shares_and_its_gate_is_left_to_rota_train(tmp_path):
+def test_align_moves_shares(tmp_path):
     lessons, trainer = make(tmp_path, ALIGN, steps=20)
     trainer.train()
-    assert lessons.config.gate is False
     teacher = lessons.sampler.turns.teacher
     assert teacher.shares.tolist() != teacher.prior.tolist()
     assert all("alignment" in entry for entry in records(tmp_path, "observations"))
@@ -124,7 +133,8 @@ def test_losses_at_averaged_weights_leave_the_model_as_it_was():
     ("settings", "why"),
     [
         ({"teacher": "exp3-s"}, "a trainer draws its batches earlier than that"),
-        ({"teacher": {"name": "align", "gate": True}}, "which only rota train measures"),
+        ({"teacher": {"name": "align", "direction": "both"}}, "is for rota train alone; use direction: loss"),
+        ({"teacher": "multiuat"}, "which only rota train measures"),
         ({"teacher": TSCL, "dataloader_num_workers": 1}, "set dataloader_num_workers=0"),
         ({"teacher": "uniform", "group_by_length": True}, "would undo what the teacher chooses"),
         ({"teacher": "uniform", "auto_find_batch_size": True}, "set it to False"),
@@ -139,10 +149,111 @@ def test_what_cannot_work_is_refused_in_one_line(tmp_path, settings, why):
     assert "\n" not in str(caught.value)
 
 
+def test_the_gate_reads_how_much_the_model_takes_from_the_sources(tmp_path):
+    lessons, trainer = make(tmp_path, ALIGN | {"gate_every": 5, "gate_tokens": 60}, steps=17)
+    trainer.train()
+    read = [entry["source_gain"] for entry in records(tmp_path, "observations") if "source_gain" in entry]
+    assert len(read) == 2
+    assert all(set(gains) == {"az", "tr"} for gains in read)
+    assert {arm: len(looks) for arm, looks in lessons.sampler.turns.teacher.gate.looks.items()} == {"az": 2, "tr": 2}
+
+
+class Translator:
+    """Knows the made-up languages: 0.5 nats for each token of a right translation, 3.5 for any other."""
+
+    def losses(self, batches, *, weights):
+        rows = [row for batch in batches for row in batch.rows]
+        tokens = np.array([len(row["labels"]) for row in rows])
+        return SentenceLosses(tokens * np.array([0.5 if self.right(row) else 3.5 for row in rows]), tokens)
+
+    def right(self, row):
+        source = np.array(row["input_ids"][:-1])
+        return row["labels"][:-1] == (source[::-1] - 30 + 10).tolist()
+
+
+def test_the_gain_from_the_source_is_that_of_right_over_wrong_sources():
+    """gl has the targets of other sentences, so that no source is right."""
+    az = list(language(30, 40, 1))
+    gl = [{**row, "labels": other["labels"]} for row, other in zip(az, [*az[7:], *az[:7]], strict=True)]
+    sizes = {arm: np.array([len(row["labels"]) for row in rows]) for arm, rows in (("az", az), ("gl", gl))}
+    training = ExampleSets({"az": az, "gl": gl}, sizes, {"az": 0.5, "gl": 0.5})
+    dev = ExampleSets({"az": az, "gl": gl}, sizes, {"az": 0.5, "gl": 0.5}, training)
+    gauge = SourceGainOfExamples(SourceGain(tokens=50), Translator(), dev)
+    first = gauge.read(Window((), {}))
+    assert first["az"] == pytest.approx((3.0, 0.0))
+    assert first["gl"] == pytest.approx((0.0, 0.0))
+    assert gauge.state_dict() == {"turn": 1}
+    seen = training.rotated("az", 50, 0).tolist()
+    assert seen[0] == 0
+    assert training.rotated("az", 50, 1)[0] in (seen[-1], seen[-1] + 1)
+
+
+def test_sources_are_lent_by_the_nearest_length():
+    rows = [{"input_ids": [7] * size, "labels": [size]} for size in (2, 3, 9, 10, 10)]
+    assert lenders(rows, "az").tolist() == [1, 0, 3, 2, 2]  # the two of length 10 are the same text
+    assert lenders(rows[3:], "az") is None
+    row = {"input_ids": [1], "attention_mask": [1], "labels": [5]}
+    mixed = with_source_of(row, rows[0] | {"attention_mask": [1, 1]})
+    assert mixed == {"input_ids": [7, 7], "attention_mask": [1, 1], "labels": [5]}
+    with pytest.raises(ValueError, match="examples of az have no columns input_ids and labels"):
+        lenders([{"text": "a"}], "az")
+
+
 def length_grouping():
     """transformers 5 has another name for it."""
     fields = Seq2SeqTrainingArguments.__dataclass_fields__
     return {"group_by_length": True} if "group_by_length" in fields else {"train_sampling_strategy": "group_by_length"}
+
+
+def pretended(**changes):
+    """A trainer as far as the checks before training look at it."""
+    args = {"group_by_length": False, "packing": False, "auto_find_batch_size": False, "dataloader_num_workers": 0}
+    accelerator = SimpleNamespace(
+        **{"split_batches": False, "dispatch_batches": None, **changes.pop("accelerator", {})}
+    )
+    dataset = changes.pop("train_dataset", range(25))
+    return SimpleNamespace(args=SimpleNamespace(**{**args, **changes}), accelerator=accelerator, train_dataset=dataset)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"packing": True}, "packing puts examples of several arms into one; set packing=False"),
+        ({"accelerator": {"split_batches": True}}, "split_batches and dispatch_batches cut updates differently"),
+        ({"accelerator": {"dispatch_batches": True}}, "split_batches and dispatch_batches cut updates differently"),
+        ({"train_dataset": None}, "train_dataset has no length"),
+        ({"train_dataset": iter(())}, "train_dataset has no length"),
+        ({"train_sampling_strategy": "group_by_length"}, "sorting examples by length"),
+    ],
+)
+def test_settings_that_undo_the_choices_are_refused(changes, why):
+    lessons = Lessons({"az": language(30, 5, 1), "tr": language(60, 20, 1)})
+    check_trainer(pretended(), lessons)
+    with pytest.raises(ConfigError, match=re.escape(why)):
+        check_trainer(pretended(**changes), lessons)
+
+
+def test_zero_3_is_refused_with_alignment_only():
+    plugin = SimpleNamespace(zero_stage=3)
+    accelerator = SimpleNamespace(state=SimpleNamespace(deepspeed_plugin=plugin))
+    lessons = SimpleNamespace(dev=None, sizes={"az": 5})
+    trainer = SimpleNamespace(lessons=lessons, is_deepspeed_enabled=True, accelerator=accelerator, eval_dataset=None)
+    sampler = SimpleNamespace(turns=SimpleNamespace(watches=[Alignment()]))
+    with pytest.raises(ConfigError, match="ZeRO-3 shards the weights"):
+        make_trainers_probe(trainer, sampler)
+    plugin.zero_stage = 2
+    with pytest.raises(ConfigError, match="no dev examples for az"):  # the next check
+        make_trainers_probe(trainer, sampler)
+
+
+def test_language_models_have_no_gate():
+    """Nothing in their examples says what the source is: by default they do without, and asked for it is refused."""
+    lessons = Lessons({"az": language(30, 5, 1), "tr": language(60, 20, 1)}, {"name": "align", "start": 0})
+    lessons.begin(update=4, steps=50, sources=False)
+    assert lessons.config.gate is False
+    lessons = Lessons({"az": language(30, 5, 1), "tr": language(60, 20, 1)}, {"name": "align", "gate": True})
+    with pytest.raises(ConfigError, match="needs to know what in an example is the source"):
+        lessons.begin(update=4, steps=50, sources=False)
 
 
 class Endless(IterableDataset):
@@ -151,9 +262,11 @@ class Endless(IterableDataset):
 
 
 def test_other_data_sets_than_those_of_the_lessons_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="has no length"):
-        Lessons({"az": Endless()})
+    for endless in (Endless(), language(30, 5, 1).to_iterable_dataset()):
+        with pytest.raises(ValueError, match="has no length"):
+            Lessons({"az": endless})
     lessons, trainer = make(tmp_path, "uniform", eval_strategy="no")
+    assert trainer.args.ignore_data_skip  # the sampler itself goes on where it was
     again = Lessons({"az": language(30, 5, 1)})
     with pytest.raises(ConfigError, match="train_dataset has 120 examples and the lessons 5"):
         taught(Seq2SeqTrainer)(model=model(), args=trainer.args, train_dataset=lessons.dataset, lessons=again)
@@ -189,17 +302,37 @@ def test_the_report_shows_shares_losses_and_epochs(tmp_path):
     trainer.train()
     page = lessons.report(tmp_path / "report").read_text()
     updates = [entry["arm"] for entry in records(tmp_path / "run")].count("az")
-    assert f"<td>az</td><td>20</td><td>{updates}</td><td>{updates / 16:.1%}</td><td>{updates * 8 / 20:.2f}</td>" in page
+    assert f"az</td><td>20</td><td>{updates}</td><td>{updates / 16:.1%}</td><td>{updates * 8 / 20:.2f}</td>" in page
     assert page.count("<svg") == 2
+    assert "Rewards" not in page
+
+
+def test_the_report_of_a_teacher_that_learns_shows_its_rewards_and_gains(tmp_path):
+    lessons, trainer = make(tmp_path / "run", ALIGN | {"gate_every": 5, "gate_tokens": 60}, steps=24)
+    trainer.train()
+    page = lessons.report(tmp_path / "report").read_text()
+    assert page.count("<svg") == 4
+    gains = records(tmp_path / "run", "observations")[-1]["source_gain"]
+    assert f"<td>{gains['az'][0]:.3f}</td></tr>" in page
+    assert "are the lines aligned?" in page
+
+
+def test_the_summary_names_the_share_that_changed_most(tmp_path):
+    """The first half is on az alone, the second on tr alone."""
+    entries = [{"step": step, "arm": "az" if step <= 80 else "tr"} for step in range(1, 161)]
+    (tmp_path / "steps.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    page = write_report(
+        tmp_path, tmp_path, LessonSampler({"az": 20, "tr": 20}, update=4, steps=160), "late"
+    ).read_text()
+    assert "The share of az changed most: from 100% of the first fifth to 0% of the last." in page
 
 
 def test_shares_over_time_are_those_of_the_windows():
-    steps = [{"step": number + 1, "arm": "az" if number < 60 else "tr"} for number in range(80)]
+    steps = [{"step": number + 1, "arm": "az" if number < 75 else "tr"} for number in range(100)]
     ends, shares = shares_over_time(steps, ["az", "tr"])
-    assert ends[0] == 2
-    assert ends[-1] == 80
-    assert shares[0].tolist() == [1.0] * 30 + [0.0] * 10
-    assert shares.sum(0).tolist() == [1.0] * 40
+    assert ends.tolist() == [25, 50, 75, 100]  # parts of 25 updates at least
+    assert shares.tolist() == [[1.0, 1.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]]
+    assert len(shares_over_time(steps * 50, ["az", "tr"])[0]) == 40
 
 
 def test_checkpoints_hold_plain_json(tmp_path):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from replay_cases import make_run
+from sb3_cases import actor, q_network, write_model
 
 from rota.teachers import TEACHERS, Uniform
 from rota.teachers.bandits.tscl import TSCLConfig
@@ -98,6 +99,9 @@ CASES = {
         "decide_every": 3,
     },
     "align by its gate alone": {"name": "align", "direction": "none", "observe_every": 1, "gate_every": 3},
+    "sb3": {"name": "sb3", "model": "ppo.zip", "decide_every": 2},
+    "sb3 with a Q network": {"name": "sb3", "model": "dqn.zip", "decide_every": 2, "warmup": 10},
+    "sb3 with mixtures": {"name": "sb3", "model": "mixture.zip", "decide_every": 2, "observe_every": 4},
     "caps": {"name": "caps", "look_every": 10, "patience": 2},
     "caps that observes rarely": {
         "name": "caps",
@@ -140,6 +144,9 @@ def project(tmp_path_factory):
     """A folder with a run to replay: one language after the other."""
     folder = tmp_path_factory.mktemp("project")
     make_run(folder / "other", list(CLASSROOM.arms) * 50)
+    write_model(folder / "ppo.zip", actor(9, 4))
+    write_model(folder / "mixture.zip", actor(9, 4, spread=0.5))
+    write_model(folder / "dqn.zip", q_network(9, 4))
     return folder
 
 
@@ -165,7 +172,7 @@ def test_open_loop_schedules_do_not_listen_and_the_others_do(case):
     watches = CASES[case].get("curriculum", {}).get("name") in ("norm", "relative-loss", "actor-critic")
     listens = (
         watches
-        or name.startswith(("tscl", "dqn", "kumar", "align", "caps", "own_", "weight", "ccl-m"))
+        or name.startswith(("tscl", "dqn", "kumar", "align", "caps", "own_", "weight", "ccl-m", "sb3"))
         or name in PRESETS
     )
     assert Rehearsal(CASES[case]).turns.listens == listens

@@ -3,6 +3,7 @@
 ``sampler.py``  asks a teacher before every update and gives the examples of the arm it chose; for any loop
 ``lessons.py``  the data sets of all arms with their teacher: records, checkpoints, a report (``report.py``)
 ``student.py``  a model as the gauges of ``rota train`` measure it: losses, gradients, averaged weights
+``sources.py``  how much a model takes from the source, for the gate of ``align``
 ``trainer.py``  ``taught(Trainer)``: the trainer that takes lessons
 """
 

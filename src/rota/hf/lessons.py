@@ -11,14 +11,15 @@ from typing import Any, Final, cast
 import numpy as np
 import torch
 from torch import Tensor, distributed
-from torch.utils.data import ConcatDataset, IterableDataset
+from torch.utils.data import ConcatDataset, IterableDataset, Subset
 
 from rota.files import read_json, write_json
 from rota.goal import ALL
 from rota.hf.report import write_report
 from rota.hf.sampler import LessonSampler
+from rota.hf.sources import POOL, SourceGainOfExamples
 from rota.hf.student import ExampleSets, ModelStudent, label_lengths
-from rota.measures import Alignment, DevLoss, GroupLosses, JointLoss, Measure, TrainLoss
+from rota.measures import Alignment, DevLoss, GroupLosses, JointLoss, Measure, SourceGain, TrainLoss
 from rota.runs.records import Record
 from rota.runs.tensors import read_arrays, write_arrays
 from rota.settings import ConfigError
@@ -26,7 +27,7 @@ from rota.teachers import TeacherConfig, teacher_from
 from rota.training.probe import Probe
 from rota.types import Arm, Decision, State
 
-MEASURED: Final = (TrainLoss, DevLoss, JointLoss, GroupLosses, Alignment)
+MEASURED: Final = (TrainLoss, DevLoss, JointLoss, GroupLosses, Alignment, SourceGain)
 """What teachers may watch here."""
 
 TEACHER_EXAMPLES: Final = 256
@@ -60,8 +61,9 @@ class Lessons:
             if isinstance(dataset, IterableDataset) or not isinstance(dataset, Sized):
                 raise ValueError(f"the data set of {arm!r} has no length; give one that has, not an iterable one")
         self.sizes = {arm: len(dataset) for arm, dataset in datasets.items()}
+        self._starts = dict(zip(self.sizes, np.cumsum([0, *self.sizes.values()])[:-1].tolist(), strict=True))
         self.dataset = _concatenated(list(datasets.values()))
-        self.config = _without_gate(teacher_from(teacher))
+        self.config = teacher_from(teacher)
         self.seed, self.dev, self.low_resource, self.goal = seed, dev, low_resource, goal
         self.tokens = {arm: _tokens_of_example(dataset) for arm, dataset in datasets.items()}
         self.sampler: LessonSampler | None = None
@@ -79,8 +81,13 @@ class Lessons:
         lr_warmup: int = 0,
         probe: Callable[[LessonSampler], tuple[ModelStudent, Probe]] | None = None,
         folder: Path | None = None,
+        sources: bool = True,
     ) -> LessonSampler:
-        """The sampler of a run; ``probe`` is called if the teacher watches anything, ``folder`` is for records."""
+        """The sampler of a run; ``probe`` is called if the teacher watches anything, ``folder`` is for records.
+
+        ``sources``: examples have a source of its own, which can be exchanged for that of another.
+        """
+        self.config = _fitting(self.config, sources=sources)
         self.sampler = LessonSampler(
             self.sizes,
             self.config,
@@ -96,7 +103,7 @@ class Lessons:
             broadcast=_broadcast,
         )
         watched = self.sampler.turns.watches
-        refuse_measures(watched, self.config.name)
+        refuse_measures(watched, self.config.name, sources=sources)
         if watched and probe is not None:
             self.student, self.probe = probe(self.sampler)
             self.probe.prepare(watched)
@@ -104,6 +111,12 @@ class Lessons:
         names = ("steps", "observations", "rewards", "validations") if folder is not None else ()
         self._records = {name: Record(cast(Path, folder) / f"{name}.jsonl") for name in names}
         return self.sampler
+
+    def training_examples(self, arm: Arm) -> Any:
+        """Some of an arm, spread over its data set, as a data set."""
+        start = self._starts[arm]
+        indices = [start + index for index in spread(self.sizes[arm], POOL)]
+        return self.dataset.select(indices) if hasattr(self.dataset, "select") else Subset(self.dataset, indices)
 
     def start_records(self, step: int) -> None:
         """Drops what an earlier run in the same folder, or the part after the checkpoint, has written."""
@@ -215,8 +228,14 @@ class Lessons:
         return write_report(self.folder, Path(out), self.sampler, self.config.name)
 
 
-def refuse_measures(measures: Sequence[Measure], teacher: str) -> None:
+def refuse_measures(measures: Sequence[Measure], teacher: str, *, sources: bool) -> None:
+    """In one line, what a trainer cannot measure."""
     for measure in measures:
+        if isinstance(measure, SourceGain) and not sources:
+            why = "the gate of align needs to know what in an example is the source, and in a language model's nothing"
+            raise ConfigError(f"{why} says so; set gate: false")
+        if isinstance(measure, Alignment) and measure.direction != "loss":
+            raise ConfigError(f"direction: {measure.direction} of align is for rota train alone; use direction: loss")
         if not isinstance(measure, MEASURED):
             known = ", ".join(kind.__name__ for kind in MEASURED)
             why = f"teacher {teacher} watches {measure}, which only rota train measures"
@@ -234,26 +253,36 @@ def make_probe(
     *,
     causal: bool,
     precision: Callable[[], Any] = nullcontext,
+    training: Mapping[Arm, Sequence[Any]] | None = None,
 ) -> tuple[ModelStudent, Probe]:
-    """The model as a student, and its probe; ``dev`` has rows and the function that makes a batch of them, by arm."""
-    collate = next(iter(dev.values()))[1]
-    rows = {arm: [examples[int(index)] for index in _spread(len(examples))] for arm, (examples, _) in dev.items()}
-    lengths = {arm: label_lengths(some, collate, causal=causal) for arm, some in rows.items()}
+    """The model as a student, and its probe; ``dev`` has rows and the function that makes a batch of them, by arm.
+
+    ``training``: training examples of each arm, if some of them are measured too.
+    """
+    collate, goal = next(iter(dev.values()))[1], sampler.classroom.goal
+
+    def measured(of: Mapping[Arm, Sequence[Any]], also: ExampleSets | None = None) -> ExampleSets:
+        lengths = {arm: label_lengths(some, collate, causal=causal) for arm, some in of.items()}
+        return ExampleSets(of, lengths, goal, also)
+
+    rows = {arm: [examples[index] for index in spread(len(examples))] for arm, (examples, _) in dev.items()}
     student = ModelStudent(model, collate, optimiser, causal=causal, precision=precision)
-    sets = ExampleSets(rows, lengths, sampler.classroom.goal)
-    return student, Probe(cast(Any, student), cast(Any, sets))
+    sets = measured(rows, None if training is None else measured(training))
+    return student, Probe(cast(Any, student), cast(Any, sets), {SourceGain: SourceGainOfExamples})
 
 
-def _spread(size: int) -> Sequence[int]:
-    found: list[int] = np.unique(np.linspace(0, size - 1, min(size, TEACHER_EXAMPLES)).round().astype(int)).tolist()
+def spread(size: int, most: int = TEACHER_EXAMPLES) -> list[int]:
+    """So many indices, evenly from the first to the last."""
+    found: list[int] = np.unique(np.linspace(0, size - 1, min(size, most)).round().astype(int)).tolist()
     return found
 
 
-def _without_gate(config: TeacherConfig) -> TeacherConfig:
-    """``align`` without what exchanges sources, because it is not known what in an example is the source."""
-    plain = {"gate": False, "direction": "loss"}
-    changed = {name: value for name, value in plain.items() if hasattr(config, name)} if config.name == "align" else {}
-    return config.model_copy(update={name: changed[name] for name in changed if name not in config.model_fields_set})
+def _fitting(config: TeacherConfig, *, sources: bool) -> TeacherConfig:
+    """``align`` with what can be had here, unless something else was asked for, which is refused later."""
+    if config.name != "align":
+        return config
+    here = {"direction": "loss"} if sources else {"direction": "loss", "gate": False}
+    return config.model_copy(update={name: here[name] for name in here if name not in config.model_fields_set})
 
 
 def _concatenated(datasets: list[Any]) -> Any:
@@ -268,7 +297,7 @@ def _concatenated(datasets: list[Any]) -> Any:
 
 def _tokens_of_example(dataset: Any) -> float:
     """Labels of an example, on average over some; 1 if it has none yet."""
-    some = [dataset[int(index)] for index in _spread(len(dataset))[:64]]
+    some = [dataset[index] for index in spread(len(dataset), 64)]
     for column in ("labels", "input_ids"):
         if some and isinstance(some[0], Mapping) and column in some[0]:
             return float(np.mean([len(row[column]) for row in some]))

@@ -51,10 +51,19 @@ class Examples:
 
 
 class ExampleSets:
-    """The teacher's dev examples of each arm, in the roles that :class:`rota.training.devsets.DevSets` has."""
+    """The teacher's dev examples of each arm, in the roles that :class:`rota.training.devsets.DevSets` has.
 
-    def __init__(self, rows: Mapping[Arm, Sequence[Any]], lengths: Mapping[Arm, IntArray], goal: Mapping[Arm, float]):
-        self.rows, self.lengths, self.goal = rows, lengths, goal
+    ``training``: some training examples, for measures that need them.
+    """
+
+    def __init__(
+        self,
+        rows: Mapping[Arm, Sequence[Any]],
+        lengths: Mapping[Arm, IntArray],
+        goal: Mapping[Arm, float],
+        training: ExampleSets | None = None,
+    ) -> None:
+        self.rows, self.lengths, self.goal, self.training = rows, lengths, goal, training
         self.languages = tuple(rows)
 
     def by_arm(self, measure: DevLoss) -> dict[Arm, Examples]:
@@ -77,20 +86,26 @@ class ExampleSets:
         available = np.arange(len(self.rows[arm]))
         size = max(1, min(measure.sentences, len(available) // measure.groups))
         starts = range(0, measure.groups * size, size)
-        return [self._picked(arm, np.take(available, np.arange(size) + start, mode="wrap")) for start in starts]
+        return [self.picked(arm, np.take(available, np.arange(size) + start, mode="wrap")) for start in starts]
 
     def sample(self, part: str, arm: Arm, tokens: int, turn: int = 0) -> Examples:  # noqa: ARG002 - all are the teacher's
         """The examples number ``turn`` of a rotation through all of them."""
+        return self.picked(arm, self.rotated(arm, tokens, turn))
+
+    def rotated(self, arm: Arm, tokens: int, turn: int) -> IntArray:
         ends = np.cumsum(self.lengths[arm])
         start = int(np.searchsorted(ends, turn * tokens % int(ends[-1]), side="right"))
-        return self._some(arm, np.roll(np.arange(len(self.rows[arm])), -start), tokens)
+        return self._first(arm, np.roll(np.arange(len(self.rows[arm])), -start), tokens)
 
     def _some(self, arm: Arm, indices: IntArray, tokens: int) -> Examples:
+        return self.picked(arm, self._first(arm, indices, tokens))
+
+    def _first(self, arm: Arm, indices: IntArray, tokens: int) -> IntArray:
         """The first of these with at most so many tokens together, one at the least."""
         fitting = int((np.cumsum(self.lengths[arm][indices]) <= tokens).sum())
-        return self._picked(arm, indices[: max(1, fitting)])
+        return indices[: max(1, fitting)]
 
-    def _picked(self, arm: Arm, indices: IntArray) -> Examples:
+    def picked(self, arm: Arm, indices: IntArray) -> Examples:
         return Examples(arm, tuple(self.rows[arm][int(index)] for index in indices), self.lengths[arm][indices])
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from rota.hf.lessons import Lessons, make_probe
-from rota.measures import Alignment
+from rota.measures import Alignment, SourceGain
 from rota.settings import ConfigError
 from rota.types import Arm
 
@@ -36,6 +36,12 @@ def taught(kind: type[T]) -> type[T]:
             self.args.ignore_data_skip = True  # the sampler itself goes on where it was
             self._resumed: str | None = None
             self.add_callback(Following(self))
+
+        def train(self, *args: Any, **settings: Any) -> Any:
+            try:
+                return super().train(*args, **settings)
+            finally:
+                self.lessons.close()  # also after an interruption; resuming opens the records again
 
         def _get_train_sampler(self, train_dataset: Any = None) -> Any:  # noqa: ARG002 - that of the lessons
             return _begin(self)
@@ -95,9 +101,6 @@ def taught(kind: type[T]) -> type[T]:
             if state.is_world_process_zero:
                 self.trainer.lessons.save(Path(args.output_dir) / f"checkpoint-{state.global_step}")
 
-        def on_train_end(self, *_: Any, **__: Any) -> None:
-            self.trainer.lessons.close()
-
     Taught.__name__ = Taught.__qualname__ = f"Taught{base.__name__}"
     return cast("type[T]", Taught)
 
@@ -138,7 +141,13 @@ def _begin(trainer: Any) -> Any:
         lr_warmup=args.get_warmup_steps(steps),
         probe=lambda sampler: _probe(trainer, sampler),
         folder=Path(args.output_dir) / "lessons" if trainer.is_world_process_zero() else None,
+        sources=_has_sources(trainer),
     )
+
+
+def _has_sources(trainer: Any) -> bool:
+    """Whether the source of an example is apart from its target, as for an encoder and a decoder."""
+    return bool(getattr(trainer.accelerator.unwrap_model(trainer.model).config, "is_encoder_decoder", False))
 
 
 def _probe(trainer: Any, sampler: Any) -> Any:
@@ -152,14 +161,19 @@ def _probe(trainer: Any, sampler: Any) -> Any:
         raise ConfigError(f"no dev examples for {missing}; give eval_dataset (or Lessons dev=) an entry for each arm")
     loaders = {arm: trainer.get_eval_dataloader(dev[arm]) for arm in lessons.sizes}
     rows = {arm: (loader.dataset, loader.collate_fn) for arm, loader in loaders.items()}
+    training = None
+    if any(isinstance(measure, SourceGain) for measure in sampler.turns.watches):
+        examples = {arm: trainer.get_eval_dataloader(lessons.training_examples(arm)).dataset for arm in lessons.sizes}
+        training = {arm: [some[index] for index in range(len(some))] for arm, some in examples.items()}
     model = trainer.accelerator.unwrap_model(trainer.model)
     return make_probe(
         sampler,
         model,
         rows,
         lambda: getattr(trainer.optimizer, "optimizer", trainer.optimizer),
-        causal=not getattr(model.config, "is_encoder_decoder", False),
+        causal=not _has_sources(trainer),
         precision=trainer.compute_loss_context_manager,
+        training=training,
     )
 
 

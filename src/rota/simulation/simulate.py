@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rota.simulation.worlds import ScriptedStudent, World
+from rota.simulation.worlds import ScriptedStudent, World, played_arm
 from rota.teachers import TeacherConfig, build_teacher
 from rota.training.alarms import Alarm, Alarms
 from rota.training.alarms.guard import watch_over
@@ -79,12 +79,14 @@ def simulate(
     """The training loop with a scripted student; ``rng`` is for the noise of its losses."""
     alarms, raised = alarms or Alarms(), list[Alarm]()
     turns = Turns(teacher, decide_every=decide_every, observe_every=observe_every)
-    student = ScriptedStudent(world, np.random.default_rng(0) if rng is None else rng)
+    rng = np.random.default_rng(0) if rng is None else rng
+    student, (mixture_rng,) = ScriptedStudent(world, rng), rng.spawn(1)
     curves = _Curves(world, student.losses())
     since_point, every = Counter[Arm](), max(1, steps // POINTS)
     while student.step < steps:
         decision = turns.decide(student.step)
-        arm, loss = decision.arm, student.update(decision.arm)
+        arm = played_arm(decision, mixture_rng)
+        loss = student.update(arm)
         turns.played(loss, {arm: 1})
         since_point[arm] += 1
         raised += alarms.updated(student.step, decision, loss, turns.seen)

@@ -16,7 +16,7 @@ import numpy as np
 from rota.measures import Scene
 from rota.teachers.base import Classroom
 from rota.training.turns import Window
-from rota.types import Arm, FloatArray, State
+from rota.types import Arm, Decision, FloatArray, State
 
 # K languages, N schedules compared at once
 
@@ -184,6 +184,25 @@ class ScriptedStudent:
         self._effects_rng.bit_generator.state = state["effects_rng"]
         self._updates, self._exposure = np.array(state["updates"]), np.array(state["exposure"])
         self._shown = dict(state["shown"])
+
+
+def played_arm(decision: Decision, rng: np.random.Generator) -> Arm:
+    """The arm of one update: that of the decision, or one drawn from its mixture."""
+    if decision.mixture is None:
+        return decision.arm
+    shares = np.array(list(decision.mixture.shares.values()), dtype=float)
+    return list(decision.mixture.shares)[int(rng.choice(len(shares), p=shares / shares.sum()))]
+
+
+def varied(world: World, rng: np.random.Generator, spread: float) -> World:
+    """The world with other learning speeds and transfer: each times e to the power of ``spread`` times a deviate."""
+
+    def times(values: FloatArray) -> FloatArray:
+        changed: FloatArray = values * np.exp(spread * rng.standard_normal(values.shape))
+        return changed
+
+    after = None if world.transfer_after is None else times(world.transfer_after)
+    return replace(world, half=times(world.half), transfer=times(world.transfer), transfer_after=after)
 
 
 def stationary(steps: int) -> World:

@@ -3,8 +3,8 @@
 A config (``base.py``) is looked up by its name (``lookup.py``) in the registry below and builds its teacher from the
 classroom; ``build_teacher`` puts the warm-up around it (``wrappers.py``). Its card (``card.py``) is what ``rota
 teachers`` shows. Open-loop schedules are in ``static.py`` and, changing on the way, in ``scripted/``; ``controls.py``
-repeats another run. Those that learn are in ``bandits/``, ``weights/``, ``paced/`` and ``dqn/``. They turn losses into
-rewards (``rewards.py``) and values into choices (``choice.py``).
+repeats another run. Those that learn are in ``bandits/``, ``weights/``, ``paced/`` and ``dqn/``; that of ``sb3.py`` has
+learned elsewhere. They turn losses into rewards (``rewards.py``) and values into choices (``choice.py``).
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from rota.teachers.lookup import look_up
 from rota.teachers.paced.ccl_m import CCLMConfig
 from rota.teachers.paced.weight_change import WeightChangeConfig
 from rota.teachers.rewards import dev_losses, measured
+from rota.teachers.sb3 import SB3Config
 from rota.teachers.scripted.late import LateConfig
 from rota.teachers.scripted.temperature import AnnealedTemperature, CooldownConfig, TemperatureConfig
 from rota.teachers.scripted.two_phase import TwoPhase, TwoPhaseConfig
@@ -71,6 +72,7 @@ TEACHERS: dict[str, type[TeacherConfig]] = {
     **PRESET_CONFIGS,
     "dqn": DQNConfig,
     "kumar": KumarConfig,
+    "sb3": SB3Config,
     "caps": CapsConfig,
     "align": AlignConfig,
     "ccl-m": CCLMConfig,

@@ -79,15 +79,19 @@ class Loop:
         if self.step == 0 and self.validates_first:
             self._validate_first()
         while self.step < until and not self.stopped_early and not self.team.anyone(stop()):
-            self._update(self._decide(), until)
-            self._tell()
-            if self.step % self.validate_every == 0 or self.step == self.steps:
-                self._validate()
-            if self.step % self.checkpoint_every == 0 or self.step == self.steps:
-                self.save()
+            self.advance(until)
         if self.step % self.checkpoint_every and self.step != self.steps:
             if self.step % self.validate_every:
                 self.journal.timing(self.step)  # else the time since the last validation would not be counted
+            self.save()
+
+    def advance(self, until: int) -> None:
+        """One update, and whatever is due after it; no update after ``until`` is prepared for."""
+        self._update(self._decide(), until)
+        self._tell()
+        if self.step % self.validate_every == 0 or self.step == self.steps:
+            self._validate()
+        if self.step % self.checkpoint_every == 0 or self.step == self.steps:
             self.save()
 
     def _decide(self) -> Decision:
