@@ -170,7 +170,7 @@ def build_loop(
         team,
         alarms,
         _spot_checks(student, sets, training),
-        None if training.early_stopping is None else Stopping(training.early_stopping, goal),
+        None if training.early_stopping is None else Stopping(training.early_stopping, sets.goal),
         _dev_scores(student, store, sets, training),
     )
 
