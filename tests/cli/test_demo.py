@@ -29,7 +29,17 @@ def test_it_ends_with_scores_samples_a_picture_and_what_to_try_next(rota, tiny):
     assert code == 0, error
     for words in ("lato (low)", "BLEU", "macro", "translation", "reference", "Try next", "--teacher proportional"):
         assert words in output
-    assert (tiny / "demo" / "synthetic" / "uniform" / "shares.png").exists()
+    assert (tiny / "demo" / "synthetic" / "align" / "shares.png").exists()
+    assert output.count("macro") == 2, "one table for align, one for uniform beside it"
+    page = (tiny / "demo" / "synthetic" / "report" / "index.html").read_text()
+    assert "who helps whom" in page.lower()
+
+
+def test_nothing_beside_it(rota, tiny):
+    code, output, error = rota("demo", "--corpus", "synthetic", "--teacher", "uniform", "--beside", "none")
+    assert code == 0, error
+    assert output.count("macro") == 1
+    assert not (tiny / "demo" / "synthetic" / "align").exists()
 
 
 def test_a_second_time_everything_is_there_already(rota, tiny):
@@ -59,7 +69,7 @@ def test_without_a_registry_it_says_so_and_uses_generated_languages(rota, tiny, 
     assert code == 0, error
     assert "no package registry can be reached" in output
     assert "their scores say nothing about real ones" in output
-    assert (tiny / "demo" / "synthetic" / "uniform" / "shares.png").exists()
+    assert (tiny / "demo" / "synthetic" / "align" / "shares.png").exists()
 
 
 def test_it_can_be_made_shorter_and_says_so_in_what_to_try_next(rota, tiny):

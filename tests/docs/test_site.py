@@ -87,7 +87,7 @@ def test_a_change_of_the_program_is_noticed_and_the_text_around_it_kept(tmp_path
     begun = (tmp_path / "commands" / "demo.md").read_text(encoding="utf-8")
     assert re.findall(r"^## (.*)$", begun, re.MULTILINE) == list(made_pages.SECTIONS)
     assert "```sh\nrota demo --corpus synthetic --teacher proportional\n```" in begun
-    assert "| `--folder` | `demo` | Where data and run go. |" in begun
+    assert "| `--folder` | `demo` | Where data and runs go. |" in begun
 
 
 def test_a_page_without_its_marks_is_refused(tmp_path):

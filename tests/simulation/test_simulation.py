@@ -342,7 +342,7 @@ def test_an_unguarded_dqn_with_the_papers_tau_collapses_in_the_forgetting_world_
     alone, guarded = (simulate_config(OLD, world, 1_500, guard=guard) for guard in (False, True))
     uniform = fixed_mixture(world, dict.fromkeys(world.arms, 1.0), 1_500)
     assert alone.macro_loss > uniform.macro_loss + 0.3
-    assert any("of the tokens of the last 150 updates" in alarm for alarm in alone.alarms)
+    assert any("of the tokens of the last 300 updates" in alarm for alarm in alone.alarms)
     assert guarded.macro_loss < alone.macro_loss - 0.1
     assert any("(why: guard)" in alarm for alarm in guarded.alarms)
 

@@ -1,7 +1,8 @@
-"""The demo: prepare, train, translate and score a small corpus in a few minutes, and what to try next."""
+"""The demo: prepare, train with a teacher and without one, translate, score and report, in a few minutes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from rota.data.store import Store
 from rota.evaluation.evaluate import Evaluation
 from rota.evaluation.translator import read_lines
 from rota.report.figures.shares import plot_shares
+from rota.report.several import report_on
 from rota.teachers import TEACHERS
 
 CORPORA: dict[str, dict[str, Any]] = {
@@ -27,7 +29,7 @@ CORPORA: dict[str, dict[str, Any]] = {
             "learning_rate": {"peak": 0.004, "decay": "linear"},
             "lr_warmup": "15%",
         },
-        "training": {"steps": 1700, "tokens": 1000, "checkpoint_every": "10%", "validate_every": "5%"},
+        "training": {"steps": 850, "tokens": 1000, "checkpoint_every": "10%", "validate_every": "5%"},
     },
     "synthetic": {
         "data": {"corpus": "synthetic", "subwords": {"size": 1500}},
@@ -37,7 +39,7 @@ CORPORA: dict[str, dict[str, Any]] = {
             "learning_rate": {"peak": 0.002},
             "lr_warmup": "10%",
         },
-        "training": {"steps": 1150, "tokens": 700, "checkpoint_every": "10%", "validate_every": "5%"},
+        "training": {"steps": 575, "tokens": 700, "checkpoint_every": "10%", "validate_every": "5%"},
     },
 }
 
@@ -50,52 +52,75 @@ def demo_config(corpus: str, teacher: str, folder: Path, steps: int | None = Non
     values["data"]["folder"] = str(folder / corpus / "data")
     if steps is not None:
         values["training"]["steps"] = steps
-    return parse_config({"name": teacher, "teacher": teacher, **values}, origin="rota demo")
+    drawn = {"map": True} if "map" in TEACHERS[teacher].model_fields else {}
+    return parse_config({"name": teacher, "teacher": {"name": teacher, **drawn}, **values}, origin="rota demo")
 
 
 def _check_teacher(name: str) -> None:
     """A teacher that has settings without a default cannot be given by name alone."""
-    fields = TEACHERS[name].model_fields if name in TEACHERS else {}
+    if name not in TEACHERS:
+        raise ValueError(f"--teacher or --beside is {name!r}, which is not a schedule; rota teachers lists them")
+    fields = TEACHERS[name].model_fields
     needed = [key for key, field in fields.items() if field.is_required()]
     if needed:
         lacks = f"--teacher {name} needs teacher.{needed[0]}, for which the demo has no option"
         raise ValueError(f"{lacks}; write it in a config and use rota train, or choose another teacher")
 
 
-def run_demo(corpus: str, teacher: str, folder: Path, steps: int | None = None) -> None:
-    """Prepare, train, evaluate, show; every part that is done already is skipped."""
-    config = demo_config(corpus, teacher, folder, steps)
+def run_demo(corpus: str, teacher: str, folder: Path, steps: int | None = None, beside: str = "uniform") -> None:
+    """Prepare, train twice, evaluate, show; every part that is done already is skipped."""
+    names = [teacher] if beside in ("none", teacher) else [teacher, beside]
+    configs = {name: demo_config(corpus, name, folder, steps) for name in names}
+    config = configs[teacher]
+    twice = f", then once more with the schedule {beside}, as long, to compare" if len(names) > 1 else ""
+    views.say(
+        "One model learns to translate several languages, and a teacher decides again and again which of them it trains"
+        f" on next. The demo trains {config.training.steps:,} updates with the teacher {teacher}{twice}."
+    )
     views.console.rule(f"1. The {corpus} corpus")
     try:
         with views.ProgressBar() as progress:
             store = api.prepare(config, progress=progress)
     except CatalogueUnavailable as error:
         views.say(f"{error}\nUsing the generated languages instead: their scores say nothing about real ones.")
-        return run_demo("synthetic", teacher, folder, steps)
+        return run_demo("synthetic", teacher, folder, steps, beside)
     views.console.print(views.data_table(store))
-    run = folder / corpus / teacher
-    views.console.rule(f"2. Training with the {teacher} schedule")
     shorter = "" if steps is None else f" --steps {steps}"
-    command = f"{views.program()} demo --corpus {corpus} --folder {folder}{shorter} --teacher"
-    loop = train_with_display(config, run, until=None, again=f"{command} {teacher}")
-    if not loop.is_over:
-        return None
-    views.console.rule("3. Translating the test sets")
-    evaluation = evaluate_with_display(run, metrics="bleu,chrf")
-    _show_results(run, store, evaluation, config, command)
+    command = f"{views.program()} demo --corpus {corpus} --folder {folder}{shorter}"
+    runs = {name: folder / corpus / name for name in names}
+    for number, name in enumerate(names, 2):
+        views.console.rule(f"{number}. Training with the {name} schedule")
+        again = f"{command} --teacher {teacher} --beside {beside}"
+        loop = train_with_display(configs[name], runs[name], until=None, again=again)
+        if not loop.is_over:
+            return None
+    views.console.rule(f"{len(names) + 2}. Translating the test sets")
+    evaluations = {name: evaluate_with_display(run, metrics="bleu,chrf") for name, run in runs.items()}
+    _show_results(runs, store, evaluations, folder / corpus / "report", command)
     return None
 
 
-def _show_results(run: Path, store: Store, evaluation: Evaluation, config: RunConfig, command: str) -> None:
-    views.console.print(views.score_table(evaluation, f"{run}, step {evaluation.step:,}, test"))
-    views.console.print(views.sample_table(_samples(store, evaluation)))
+def _show_results(
+    runs: Mapping[str, Path], store: Store, evaluations: Mapping[str, Evaluation], out: Path, command: str
+) -> None:
+    teacher, *others = runs
+    run = runs[teacher]
+    for name, evaluation in evaluations.items():
+        views.console.print(views.score_table(evaluation, f"{runs[name]}, step {evaluation.step:,}, test"))
+    if others:
+        views.say(
+            "One seed each: a point of BLEU or two between them says nothing. rota compare asks with several seeds."
+        )
+    views.console.print(views.sample_table(_samples(store, evaluations[teacher])))
     picture = plot_shares(run, run / "shares.png")
-    other = "proportional" if config.teacher.name == "uniform" else "uniform"
+    with views.ProgressBar() as progress:
+        report_on(list(runs.values()), out, title="The demo", progress=progress)
     program, language = views.program(), store.languages[0]
     views.console.print(
         f"\nWhat it trained on is drawn in {picture}.\n"
+        f"Look at {out / 'index.html'} in a browser: curves, shares over time, who helps whom.\n"
         "Try next:\n"
-        f"  {command} {other}   the same with another schedule\n"
+        f"  {command} --teacher proportional   another schedule beside uniform\n"
         f"  {program} translate {run} --language {language}   translate your own sentences\n"
         f"  {program} teachers   all schedules and their parameters\n"
         "docs/tutorial.md shows how to train on your own parallel text.",

@@ -25,20 +25,23 @@ def demo(
     corpus: Annotated[
         str, typer.Option(help="catalogues (real text, needs a package registry) or synthetic.")
     ] = "catalogues",
-    teacher: Annotated[str, typer.Option(help="The schedule; rota teachers lists them.")] = "uniform",
-    folder: Annotated[Path, typer.Option(help="Where data and run go.")] = Path("demo"),
+    teacher: Annotated[str, typer.Option(help="The schedule; rota teachers lists them.")] = "align",
+    beside: Annotated[
+        str, typer.Option(help="Another schedule that is trained as long, to compare with; none: no other.")
+    ] = "uniform",
+    folder: Annotated[Path, typer.Option(help="Where data and runs go.")] = Path("demo"),
     steps: Annotated[
         int | None,
-        typer.Option(help="Updates of the student.", min=20, show_default="1700, or 1150 of the synthetic corpus"),
+        typer.Option(help="Updates of each run.", min=20, show_default="850, or 575 of the synthetic corpus"),
     ] = None,
 ) -> None:
-    """Prepare a small corpus, train for a few minutes, translate and score, all in one command.
+    """Prepare a small corpus, train with a teacher and without one, translate, score and report, all in one command.
 
     Example: rota demo --corpus synthetic --teacher proportional
     """
     from rota.cli.demo import run_demo
 
-    run_demo(corpus, teacher, folder, steps)
+    run_demo(corpus, teacher, folder, steps, beside)
 
 
 @app.command()
