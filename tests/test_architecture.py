@@ -38,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": {"types", "settings", "files", "runs", "statistics", "plan", "goal"},
     "config": BELOW_CONFIG,
     "mistakes": BELOW_CONFIG | {"config"},
-    "start": LEAVES | {"runs", "data", "student", "evaluation"},
+    "start": LEAVES | {"runs", "data", "student", "evaluation", "config"},
     "api": BELOW_CONFIG | {"config", "mistakes", "start"},
     "experiments": BELOW_CONFIG | {"config", "mistakes", "api"},
     "cli": BELOW_CONFIG | {"config", "api", "report", "experiments", "simulation", "export"},

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 import numpy as np
 
-from rota.config import RunConfig, as_begun, parse_config, parse_recorded
+from rota.config import RunConfig, as_begun, difference, parse_config
 from rota.data.preparation.stages import Progress
 from rota.data.preparation.stages import prepare as prepare_data
 from rota.data.store import SUBWORDS, Store
@@ -26,11 +26,13 @@ from rota.evaluation.config import Changes, EvaluationConfig
 from rota.goal import resolve
 from rota.mistakes import check_before_preparing
 from rota.runs import Run
-from rota.settings import FREE, ConfigError, leaves
+from rota.settings import ConfigError
+from rota.start.extension import as_extended, extend
 from rota.start.points import with_start
 
 if TYPE_CHECKING:
     from rota.evaluation.evaluate import Evaluation
+    from rota.student.nmt import NMT
     from rota.teachers import Classroom
     from rota.team import Team
     from rota.training.alarms import Detector
@@ -104,6 +106,7 @@ def build_loop(
     from rota.training.journal import Journal
     from rota.training.loop import Loop
     from rota.training.probe import Probe
+    from rota.training.progress.stopping import Stopping
     from rota.training.streams import Streams
     from rota.training.turns import Turns
 
@@ -167,6 +170,8 @@ def build_loop(
         team,
         alarms,
         _spot_checks(student, sets, training),
+        None if training.early_stopping is None else Stopping(training.early_stopping, sets.goal),
+        _dev_scores(student, store, sets, training),
     )
 
     def begin() -> None:
@@ -251,6 +256,18 @@ def _spot_checks(student: ProbedStudent, sets: DevSets, training: TrainingConfig
     return SpotChecks(student, sets, share=training.spot_checks, tokens=between) if training.spot_checks else None
 
 
+def _dev_scores(student: NMT, store: Store, sets: DevSets, training: TrainingConfig) -> Callable[[], Any] | None:
+    from rota.evaluation.dev_scores import DevScores
+
+    if not training.dev_sentences:
+        return None
+    dev = store.split("dev")
+    parts = {arm: sets.selection_part(arm) - dev.range(arm)[0] for arm in store.languages}
+    targets = tuple(dict.fromkeys(store.route(arm).target for arm in store.languages))
+    scores = DevScores(student.network, store, parts, sentences=training.dev_sentences, targets=targets)
+    return scores.take
+
+
 def train(
     config: RunConfig,
     run: Path | str,
@@ -261,6 +278,7 @@ def train(
     stop: Callable[[], bool] = lambda: False,
     stem: Path | str | None = None,
     plan: str | None = None,
+    steps: int | None = None,
 ) -> Loop:
     """Train, or resume training, the run in the folder ``run``; the data are prepared first if necessary.
 
@@ -270,7 +288,8 @@ def train(
 
     ``stem``: the folder of a run of :func:`stem_of` that was stopped where the warm-up ends; a new run begins there
     instead of training the warm-up itself, and is the same bit for bit. ``plan``: the fingerprint of the plan under
-    which a new run begins, for its records.
+    which a new run begins, for its records. ``steps``: a run that has begun goes on to this step, further than its
+    config says; a message tells whether the learning rate is made for that.
 
     Under ``torchrun`` its processes train the run together; the first one alone has listeners.
     """
@@ -281,10 +300,15 @@ def train(
         config = config.model_copy(update={"student": with_start(config.student, run)})
         check_before_preparing(config, run, team)
         with _alone(Run(run)) if team.first else nullcontext():
+            if steps is not None:
+                team.after_first(lambda: extend(config, Run(run), steps))
+            config = as_extended(config, Run(run))
             with _entered(progress):
                 store = team.after_first(lambda: prepare(config, progress=progress))
             loop = build_loop(config, store, run, team, stem=None if stem is None else Path(stem), plan=plan)
-            if loop.step < loop.steps:
+            if not loop.is_over:
+                if Run(run).stop is not None:
+                    loop.journal.stop({"step": loop.step, "why": "continued"})
                 run_loop(loop, config, run, until=until, listeners=listeners, stop=stop)
     return loop
 
@@ -408,24 +432,8 @@ def _same_run(before: dict[str, Any], now: dict[str, Any], run: Path) -> None:
         raise ConfigError(f"{run} was trained on other data; choose another folder with --run, or delete this one")
     change = difference(before["config"], now["config"])
     if change is not None:
-        raise ConfigError(f"{run} holds another run: {change}; choose another folder with --run, or delete it")
-
-
-def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
-    """The first setting that makes two dumped configs two runs, with both values; None if it is the same run."""
-    old, new = leaves(_with_defaults(before)), leaves(now)
-    for key in sorted({*old, *new} - FREE):
-        if old.get(key) != new.get(key) and not key.startswith(("evaluation.", "data.")):
-            return f"{key} was {old.get(key)!r} and is {new.get(key)!r}"
-    return None
-
-
-def _with_defaults(dumped: dict[str, Any]) -> dict[str, Any]:
-    """A config as an older version wrote it, with the settings that came since; as it is, if one has gone since."""
-    try:
-        return parse_recorded(dumped).dump()
-    except ConfigError:
-        return dumped
+        longer = ", extend it with --steps," if change.startswith("training.steps ") else ""
+        raise ConfigError(f"{run} holds another run: {change}; choose another folder with --run,{longer} or delete it")
 
 
 def seed_for(seed: int, component: str) -> int:

@@ -18,10 +18,12 @@ from rota.evaluation.config import EvaluationConfig
 from rota.goal import ALL, GoalSetting
 from rota.settings import (
     BEFORE,
+    FREE,
     ConfigError,
     Count,
     Settings,
     explain,
+    leaves,
     short,
     where_used,
     with_earlier,
@@ -172,6 +174,23 @@ def _teacher_as_begun(teacher: Settings, dumped: Mapping[str, Any]) -> Settings:
         return teacher
     written = {name: getattr(teacher, name) for name in teacher.model_fields_set}
     return type(teacher).model_validate({**written, "variant": dumped["variant"]})
+
+
+def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
+    """The first setting that makes two dumped configs two runs, with both values; None if it is the same run."""
+    old, new = leaves(_with_defaults(before)), leaves(now)
+    for key in sorted({*old, *new} - FREE):
+        if old.get(key) != new.get(key) and not key.startswith(("evaluation.", "data.")):
+            return f"{key} was {old.get(key)!r} and is {new.get(key)!r}"
+    return None
+
+
+def _with_defaults(dumped: dict[str, Any]) -> dict[str, Any]:
+    """A config as an older version wrote it, with the settings that came since; as it is, if one has gone since."""
+    try:
+        return parse_recorded(dumped).dump()
+    except ConfigError:
+        return dumped
 
 
 def overridden(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:

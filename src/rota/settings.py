@@ -246,7 +246,14 @@ def _nearest(key: str, known: list[str]) -> str:
 FREE: Final = frozenset(
     {
         *("name", "data.folder", "student.compile", "student.device", "student.piece_tokens", "teacher.run"),
-        *("training.keep", "training.spot_checks", "training.tensorboard", "training.threads"),
+        *(
+            "training.keep",
+            "training.spot_checks",
+            "training.dev_sentences",
+            "training.tensorboard",
+            "training.threads",
+        ),
+        *(f"training.early_stopping.{name}" for name in ("on", "patience", "smallest_change")),
     }
 )
 """Settings that may differ between two parts of a run.

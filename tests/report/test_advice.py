@@ -83,7 +83,7 @@ def test_updates_that_share_a_direction_do_not_count_as_many():
     unit = math.sqrt(125 / 200)
     assert effect.error == pytest.approx(math.sqrt(2 * 75**2 * 2) / 200 / unit)
     assert effect.sure == "unclear"
-    assert effect.turned
+    assert not effect.turned, "the halves differ by less than their errors"
 
 
 def test_what_is_likely_for_one_arm_need_not_be_for_many():
@@ -159,8 +159,13 @@ def test_text_whose_lines_are_not_aligned_is_not_to_be_collected(tmp_path, full)
 
 
 def test_an_arm_that_helped_first_and_hurt_later_is_named(tmp_path, full):
-    turned = [observation(step, az=[3.0 if step < 11 else -0.2], tr=[1.0]) for step in range(1, 21)]
-    advice = advise(facts_of(tmp_path, **{**full, "observations": turned}))
+    faded = [observation(step, az=[3.0 if step < 11 else -0.2], tr=[1.0]) for step in range(1, 21)]
+    (finding,) = advise(facts_of(tmp_path, "faded", **{**full, "observations": faded})).of("turned")
+    assert "az helped at first and hardly later" in finding.text, "-0.2 is within the error"
+    facts = facts_of(tmp_path, **full)
+    az = facts.arms[0]
+    turned = replace(az, effect=az.effect._replace(mean=0.5, error=0.1, halves=(1.2, -0.2)))
+    advice = advise(replace(facts, arms=(turned,)))
     (finding,) = advice.of("turned")
     assert finding.arms == ("az",)
     assert "helped first and hurt later" in finding.text

@@ -92,7 +92,7 @@ def run_demo(corpus: str, teacher: str, folder: Path, steps: int | None = None, 
         views.console.rule(f"{number}. Training with the {name} schedule")
         again = f"{command} --teacher {teacher} --beside {beside}"
         loop = train_with_display(configs[name], runs[name], until=None, again=again)
-        if loop.step < loop.steps:
+        if not loop.is_over:
             return None
     views.console.rule(f"{len(names) + 2}. Translating the test sets")
     evaluations = {name: evaluate_with_display(run, metrics="bleu,chrf") for name, run in runs.items()}

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rota.config import RunConfig
     from rota.training.listeners import Display
     from rota.training.loop import Loop
+    from rota.training.progress.stopping import Stopping
 
 
 @app.command()
@@ -81,6 +82,14 @@ def train(
     until: Annotated[
         int | None, typer.Option(help="Stop, and save, at this step.", min=1, show_default="the end of the run")
     ] = None,
+    steps: Annotated[
+        str | None,
+        typer.Option(
+            help="Updates of the run, such as 30k; a run that has begun, or is finished, goes on to there.",
+            metavar="COUNT",
+            show_default="training.steps",
+        ),
+    ] = None,
     stem: Annotated[
         Path | None,
         typer.Option(
@@ -101,13 +110,29 @@ def train(
     Example: rota train my.yaml --set teacher=proportional --run runs/proportional
     """
     from rota.plan import read_plan
+    from rota.runs import Run
 
-    settings = _load(config, set_)
+    settings, count = _load(config, set_), None if steps is None else _count(steps)
+    folder = run or Path("runs") / settings.name
+    if count is not None and not Run(folder).exists:
+        settings, count = _load(config, [*(set_ or []), f"training.steps={count}"]), None
     options = [part for override in set_ or [] for part in ("--set", override)] + (["--run", str(run)] if run else [])
+    options += [] if steps is None else ["--steps", steps]
     again = f"{views.program()} " + shlex.join(["train", str(config), *options])
     under = None if plan is None else read_plan(plan).fingerprint
-    folder = run or Path("runs") / settings.name
-    train_with_display(settings, folder, until=until, again=again, stem=stem, plan=under)
+    train_with_display(settings, folder, until=until, again=again, stem=stem, plan=under, steps=count)
+
+
+def _count(written: str) -> int:
+    from rota.settings import parse_count
+
+    try:
+        count = int(parse_count(written))
+    except ValueError as error:
+        raise ValueError(f"--steps: {error}") from None
+    if count < 1:
+        raise ValueError(f"--steps is {written}; write at least 1")
+    return count
 
 
 def _load(config: Path, overrides: list[str] | None) -> RunConfig:
@@ -117,7 +142,14 @@ def _load(config: Path, overrides: list[str] | None) -> RunConfig:
 
 
 def train_with_display(
-    config: RunConfig, run: Path, *, until: int | None, again: str, stem: Path | None = None, plan: str | None = None
+    config: RunConfig,
+    run: Path,
+    *,
+    until: int | None,
+    again: str,
+    stem: Path | None = None,
+    plan: str | None = None,
+    steps: int | None = None,
 ) -> Loop:
     """Train under a live display; ``again`` is the command that resumes after an interruption.
 
@@ -137,7 +169,12 @@ def train_with_display(
 
     stop = StopSignal()
     bar = views.ProgressBar()
-    loop = api.train(config, run, until=until, listeners=[display], progress=bar, stop=stop, stem=stem, plan=plan)
+    loop = api.train(
+        config, run, until=until, listeners=[display], progress=bar, stop=stop, stem=stem, plan=plan, steps=steps
+    )
+    if loop.stopping is not None and loop.stopped_early and loop.step < loop.steps:
+        _say_why_it_stopped(loop, loop.stopping, run)
+        return loop
     if loop.step >= loop.steps:
         done = f"trained {_steps(loop)}; next:" if begun else f"{run} is trained: {_steps(loop)}. Next:"
         views.say(f"{done} {views.program()} evaluate {run}")
@@ -148,6 +185,13 @@ def train_with_display(
     if stop.received is not None:
         raise SystemExit(128 + signal.Signals[stop.received])
     return loop
+
+
+def _say_why_it_stopped(loop: Loop, stopping: Stopping, run: Path) -> None:
+    select = "loss" if stopping.config.on == "loss" else "goal"
+    views.say(f"stopped early at step {loop.step:,} of {loop.steps:,}: {stopping.text}")
+    views.say(f"next: {views.program()} evaluate {run} --select {select}")
+    views.say("to go on all the same: the same command with --set training.early_stopping=null")
 
 
 def _say_where_it_begins(loop: Loop, until: int | None) -> None:

@@ -13,8 +13,8 @@ from typing import Any, Final, Literal
 
 from ruamel.yaml import YAML
 
-from rota.api import difference, stem_of, warmup_steps
-from rota.config import RunConfig, as_begun, overridden, parse_config, parse_recorded
+from rota.api import stem_of, warmup_steps
+from rota.config import RunConfig, as_begun, difference, overridden, parse_config, parse_recorded
 from rota.experiments.scale import Values
 from rota.experiments.suite import Suite, check_own
 from rota.files import damaged, read_json, write_atomically, write_json
@@ -313,7 +313,7 @@ def _look(job: Job) -> Status:
     if change is not None:
         return Status("another", why=change)
     step = run.saved_step()
-    if step < job.steps:
+    if step < run.end_of(job.steps):
         return Status("partial", step, run.last_dev_loss())
     if job.is_stem:
         return Status("done", step, run.last_dev_loss())
@@ -324,7 +324,7 @@ def is_scored(job: Job, languages: Collection[Arm]) -> bool:
     """Whether the test sets of these languages have been scored in the way that the config asks for."""
     training, asked = job.config.training, Asked.of(job.config.evaluation.model_dump())
     every = training.checkpoint_every
-    return scored(job.run, asked, languages=languages, steps=training.steps, checkpoint_every=every)
+    return scored(job.run, asked, languages=languages, steps=job.run.end_of(training.steps), checkpoint_every=every)
 
 
 def _change(run: Run, config: RunConfig) -> str | None:

@@ -174,7 +174,8 @@ class Entry:
         """
         if self.state == "done" or self.status.state in ("trained", "done"):
             return True
-        return self.step >= self.steps and self.job.run.is_saved(self.steps)
+        end = self.job.run.end_of(self.steps)
+        return self.step >= end and self.job.run.is_saved(end)
 
     def refresh(self) -> None:
         """Read how far the run is."""

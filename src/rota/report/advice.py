@@ -135,9 +135,11 @@ def _no_effect(facts: Facts) -> Iterator[Finding]:
 
 def _turned(facts: Facts) -> Iterator[Finding]:
     for each in facts.arms:
-        if each.effect is not None and each.effect.sure != "unclear" and each.effect.turned:
-            first, second = (value or 0.0 for value in each.effect.halves)
+        effect = each.effect
+        if effect is not None and effect.sure != "unclear" and (effect.turned or effect.faded):
+            first, second = (value or 0.0 for value in effect.halves)
             change = "helped first and hurt later" if first > 0 else "hurt first and helped later"
+            change = "helped at first and hardly later" if effect.faded else change
             text = f"{each.arm} {change} ({first:+.2f} in the first half of the run, {second:+.2f} in the second)."
             yield Finding("turned", (each.arm,), "likely", text)
 

@@ -108,7 +108,7 @@ def _natural(path: Path) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", str(path))]
 
 
-COPIED: tuple[RecordName, ...] = ("validations", "timings", "spot_checks", "alarms", "evals")
+COPIED: tuple[RecordName, ...] = ("validations", "timings", "spot_checks", "alarms", "stops", "evals")
 PACKED: tuple[RecordName, ...] = ("steps", "observations", "rewards")
 """Records with an entry for every step or decision, which are copied gzipped."""
 

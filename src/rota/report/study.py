@@ -88,8 +88,8 @@ class StudyRun(Run):
 
     @property
     def finished(self) -> bool:
-        """Whether the run was trained to its end; tables leave out those that were not."""
-        return self.history.updates >= self.steps
+        """Whether the run was trained to its end, or stopped early; tables leave out those that were not."""
+        return self.history.updates >= self.end
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,6 +23,7 @@ RecordName = Literal[
     "timings",
     "spot_checks",
     "alarms",
+    "stops",
     "evals",
     "translations",
     "phases",
@@ -37,6 +38,7 @@ validations     dev loss of every language
 timings         wall, processor and phase times; apart from the others because they never repeat
 spot_checks     gains from the source, losses on training sentences, epochs; at validations, of some or all arms
 alarms          what training noticed and went on
+stops           why the run ended early, or that it was continued
 evals           every score with its signature, the checkpoints it is of, the file of its translations, and hashes
 translations    the hash of every file of translations, of the weights that made it and of the text it is of
 phases          how long training and scoring took under ``rota compare``
@@ -165,6 +167,22 @@ class Run:
         return int(self.setting("config.training.steps"))
 
     @property
+    def stop(self) -> Entry | None:
+        """Why the run ended before its last update; None if it did not, or went on later."""
+        last = next(reversed(list(self.read("stops"))), None)
+        return last if last is not None and last["why"] != "continued" else None
+
+    @property
+    def end(self) -> int:
+        """The updates after which the run is finished: as planned, or fewer if it stopped early."""
+        return self.end_of(self.steps)
+
+    def end_of(self, planned: int) -> int:
+        """The same for so many planned updates, also of a folder in which no run has begun."""
+        stop = self.stop
+        return planned if stop is None else min(planned, int(stop["step"]))
+
+    @property
     def sizes(self) -> dict[Arm, int]:
         """Training pairs of each language, or more exactly of all arms that are measured by each dev set."""
         sizes: dict[Arm, int] = self.about["data"]["sizes"]
@@ -278,7 +296,7 @@ class Run:
     @property
     def is_trained(self) -> bool:
         """Whether the checkpoint of the last update is there."""
-        return self.exists and self.saved_step() >= self.steps
+        return self.exists and self.saved_step() >= self.end
 
     def last_step(self) -> int:
         """The last step in the records of a run that is training; they reach the disk in blocks."""

@@ -9,6 +9,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from rota.data.division import Division
 from rota.data.order import Mixing
 from rota.settings import Count, Duration, DurationField, Settings, where_used
+from rota.training.progress.stopping import EarlyStopping
 
 
 class TrainingConfig(Settings):
@@ -51,16 +52,25 @@ class TrainingConfig(Settings):
         le=0.5,
         description="share of the computation for looking at sampled sentences at validations, for alarms; 0: never",
     )
+    dev_sentences: Count = Field(
+        0, ge=0, description="dev sentences of each language whose BLEU and chrF (greedy) are taken at validations"
+    )
+    early_stopping: EarlyStopping | None = Field(
+        None, description="end when the goal's dev loss, BLEU or chrF no longer gets better; null: never"
+    )
     threads: int | None = Field(None, ge=1, description="threads of torch; null: as many as there are cores")
     tensorboard: bool = Field(True, description="write TensorBoard events into the run folder")
 
     @model_serializer(mode="wrap")
     def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return where_used(self, write(self), "spot_checks")
+        return where_used(self, write(self), "spot_checks", "dev_sentences", "early_stopping")
 
     @model_validator(mode="after")
     def _from_time_to_time(self) -> Self:
         for name in ("validate_every", "checkpoint_every"):
             if getattr(self, name).amount == 0:
                 raise ValueError(f"{name} is 0; write at least 1, or 100% for the end of the run alone")
+        rule = self.early_stopping
+        if rule is not None and rule.on != "loss" and not self.dev_sentences:
+            raise ValueError(f"early_stopping.on is {rule.on}, and dev_sentences is 0; write for example 32")
         return self

@@ -29,8 +29,9 @@ class Journal:
         self.timings = record(folder / "timings.jsonl")
         self.spot_checks = record(folder / "spot_checks.jsonl")
         self.alarms = record(folder / "alarms.jsonl")
+        self.stops = record(folder / "stops.jsonl")
         repeating = (self.steps, self.observations, self.rewards, self.validations, self.spot_checks, self.alarms)
-        self._records = (*repeating, self.timings)
+        self._records = (*repeating, self.stops, self.timings)
         self._seconds: dict[str, float] = {}
         self._within = 0.0  # seconds of phases that began and ended within the present one
         self._mark = (time.perf_counter(), time.process_time())
@@ -76,6 +77,10 @@ class Journal:
 
     def alarm(self, alarm: Alarm) -> None:
         self.alarms.write(alarm._asdict())
+
+    def stop(self, entry: Mapping[str, Any]) -> None:
+        """Why the run ended before its last update, or that it goes on all the same."""
+        self.stops.write(entry)
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:

@@ -21,6 +21,11 @@ from rota.types import Alarm, Arm, Decision
 
 SMOOTHING = 0.98  # of the training loss shown
 SHOWN_ALARMS = 3  # the last ones
+LABELS = {"bleu": "BLEU", "chrf": "chrF"}
+
+
+DevScores = Mapping[str, Mapping[Arm, float]]
+"""``bleu`` and ``chrf`` of sampled dev sentences by language, 0 to 100."""
 
 
 class Listener(Protocol):
@@ -28,6 +33,10 @@ class Listener(Protocol):
 
     def updated(self, step: int, decision: Decision, loss: float, seen: Mapping[Arm, int]) -> None:
         """After each update; ``seen`` are the real target tokens by language since step 0."""
+        ...
+
+    def scored(self, step: int, scores: DevScores) -> None:
+        """Before :meth:`validated`, if dev sentences are translated (``training.dev_sentences``)."""
         ...
 
     def validated(self, step: int, dev_loss: Mapping[Arm, float]) -> None: ...
@@ -67,6 +76,7 @@ class Display:
         self.seen = dict.fromkeys(self.arms, 0)
         self.dev_loss: dict[Arm, float] = {}
         self.best: dict[Arm, float] = {}
+        self.scores: dict[str, float] = {}  # the last ones, as the goal weighs them
         self.note = ""
         self.alarms: list[str] = []
         self._recent: deque[tuple[float, int, int]] = deque(maxlen=200)  # (time, step, tokens so far)
@@ -98,6 +108,9 @@ class Display:
         self._recent.append((time.perf_counter(), step, sum(self.seen.values())))
         self.note = f"now {decision.arm} ({decision.why})"
 
+    def scored(self, step: int, scores: DevScores) -> None:  # noqa: ARG002
+        self.scores = {metric: goal_mean(values, self.goal) for metric, values in scores.items()}
+
     def validated(self, step: int, dev_loss: Mapping[Arm, float]) -> None:
         self._remember(dev_loss)
         if not self.console.is_terminal:
@@ -110,7 +123,8 @@ class Display:
     def _mean(self) -> str:
         """The number that the goal makes of the last dev losses."""
         kind = "mean" if is_alike(self.goal, self.languages) else "goal's"
-        return f"{kind} dev loss {goal_mean(self.dev_loss, self.goal):.3f}"
+        scores = "".join(f", {LABELS[metric]} {value:.1f}" for metric, value in self.scores.items())
+        return f"{kind} dev loss {goal_mean(self.dev_loss, self.goal):.3f}{scores}"
 
     def _remember(self, dev_loss: Mapping[Arm, float]) -> None:
         self.dev_loss = dict(dev_loss)
@@ -192,6 +206,11 @@ class TensorBoard:
         self._seen = seen
         self._scalar("loss/train", loss, step)
         self._scalar(f"loss/train/{decision.arm}", loss, step)
+
+    def scored(self, step: int, scores: DevScores) -> None:
+        for metric, values in scores.items():
+            for language, value in values.items():
+                self._scalar(f"{LABELS[metric]}/dev/{language}", value, step)
 
     def validated(self, step: int, dev_loss: Mapping[Arm, float]) -> None:
         total = sum(self._seen.values())

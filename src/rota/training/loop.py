@@ -12,9 +12,10 @@ from rota.team import Team
 from rota.training.alarms import Alarms
 from rota.training.config import TrainingConfig
 from rota.training.journal import Journal, tokens_by_language
-from rota.training.listeners import Listener
+from rota.training.listeners import DevScores, Listener
 from rota.training.pacing import paced
 from rota.training.probe import Probe
+from rota.training.progress.stopping import Stopping
 from rota.training.spot_checks import SpotCheck, SpotChecks
 from rota.training.streams import Streams
 from rota.training.turns import Turns
@@ -38,10 +39,13 @@ class Loop:
         team: Team | None = None,
         alarms: Alarms | None = None,
         checks: SpotChecks | None = None,
+        stopping: Stopping | None = None,
+        dev_scores: Callable[[], DevScores] | None = None,
     ) -> None:
         self.student, self.turns, self.streams, self.probe = student, turns, streams, probe
         self.journal, self.checkpoints = journal, checkpoints
         self.team, self.alarms, self.checks = team or Team(), alarms or Alarms(), checks
+        self.stopping, self.dev_scores = stopping, dev_scores
         self.listeners: Sequence[Listener] = ()
         self.steps = config.steps
         self._ours = [self.team.owns(number) for number in range(config.accumulate)]  # which batches of an update
@@ -56,6 +60,16 @@ class Loop:
         """Real target tokens by arm since step 0."""
         return self.turns.seen
 
+    @property
+    def stopped_early(self) -> bool:
+        """Whether the goal has not been served better for so long that the run is over."""
+        return self.stopping is not None and self.stopping.is_over
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing left to train."""
+        return self.step >= self.steps or self.stopped_early
+
     def run(self, until: int | None = None, stop: Callable[[], bool] = lambda: False) -> None:
         """Train up to step ``until`` (the end by default), or until ``stop`` says so; then save.
 
@@ -64,7 +78,7 @@ class Loop:
         until = self.steps if until is None else min(until, self.steps)
         if self.step == 0 and self.validates_first:
             self._validate_first()
-        while self.step < until and not self.team.anyone(stop()):
+        while self.step < until and not self.stopped_early and not self.team.anyone(stop()):
             self.advance(until)
         if self.step % self.checkpoint_every and self.step != self.steps:
             if self.step % self.validate_every:
@@ -132,16 +146,32 @@ class Loop:
     def _validate(self) -> None:
         with self.journal.timed("validations"):
             found = self.probe.validate(self.step)
-        self.journal.validation(self.step, found.record())
+        scores = self._score()
+        self.journal.validation(self.step, {**found.record(), **scores})
         check = self._check(found.calibrated_loss)
         self.journal.timing(self.step)
         for listener in self.listeners:
+            if scores:
+                listener.scored(self.step, scores)
             listener.validated(self.step, found.dev_loss)
             if check is not None:
                 listener.checked(self.step, check)
         self._raise(self.alarms.validated(self.step, found.dev_loss))
         if check is not None:
             self._raise(self.alarms.checked(self.step, check))
+        if self.stopping is not None:
+            self._look_whether_to_stop(self.stopping, {"loss": found.dev_loss, **scores})
+
+    def _score(self) -> DevScores:
+        if self.dev_scores is None:
+            return {}
+        with self.journal.timed("dev scores"):
+            return self.team.share(self.dev_scores)
+
+    def _look_whether_to_stop(self, stopping: Stopping, measured: DevScores) -> None:
+        stopping.validated(self.step, measured[stopping.config.on])
+        if stopping.is_over and self.step < self.steps:
+            self.journal.stop(stopping.entry(self.step))
 
     def _validate_first(self) -> None:
         """What the student knows already: losses that it should not lose."""
@@ -189,7 +219,7 @@ class Loop:
         return [found.step for found in self.checkpoints.list() if found.step > step]
 
     def parts(self) -> dict[str, Checkpointable]:
-        return {
+        parts: dict[str, Checkpointable] = {
             "student": self.student,
             "teacher": self.turns.teacher,
             "streams": self.streams,
@@ -197,6 +227,7 @@ class Loop:
             "loop": self,
             "alarms": self.alarms,
         }
+        return parts if self.stopping is None else {**parts, "stopping": self.stopping}
 
     def resume(self) -> Checkpoint | None:
         """Go on from the newest intact checkpoint, cutting the records back to it; None if there is none."""
@@ -209,7 +240,7 @@ class Loop:
         self.team.share(lambda: self.checkpoints.drop(self._steps_after(checkpoint.step)))
         state = checkpoint.load()
         for name, part in self.parts().items():
-            if name in state or name != "alarms":  # version 0.1 had no alarms
+            if name in state or name not in ("alarms", "stopping"):  # version 0.1 had none; a rule may come later
                 part.load_state_dict(state[name])
         logger.debug("resuming at step %d", self.step)
         return checkpoint

@@ -34,7 +34,7 @@ def advice_figure(facts: Facts) -> Picture:
             axes.set_yticks(range(len(arms)), labels=labels or [""] * len(arms))
             axes.set_ylim(len(arms) - 0.4, -0.6)
             axes.grid(visible=False, axis="y")
-            axes.locator_params(axis="x", nbins=4)
+            axes.locator_params(axis="x", nbins=3)
             axes.tick_params(labelsize=7.5)
         return finish(figure, name="advice", title="What helped the goal", caption=_caption(), alt=_alt(arms))
 

@@ -45,9 +45,16 @@ class Effect(NamedTuple):
 
     @property
     def turned(self) -> bool:
-        """Whether the two halves disagree about the sign."""
+        """Whether the two halves disagree about the sign, both by more than their error."""
         first, second = self.halves
-        return first is not None and second is not None and first * second < 0
+        certain = min(abs(half or 0.0) for half in self.halves) > sqrt(2) * self.error
+        return first is not None and second is not None and first * second < 0 and certain
+
+    @property
+    def faded(self) -> bool:
+        """Whether it helped in the first half and hardly in the second."""
+        first, second = self.halves
+        return first is not None and second is not None and not self.turned and self.mean > 0 and 3 * second < first
 
 
 @dataclass(frozen=True)

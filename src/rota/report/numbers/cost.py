@@ -40,7 +40,7 @@ def _phases(run: StudyRun) -> dict[str, float]:
     seconds = dict.fromkeys(PHASES[:-1], 0.0)
     for entry in run.timings:
         for phase_name, spent in entry["phases"].items():
-            name = "validations" if phase_name == "spot checks" else phase_name  # they are part of a validation
+            name = "validations" if phase_name in ("spot checks", "dev scores") else phase_name  # parts of one
             seconds[name] = seconds.get(name, 0.0) + spent
     return {**seconds, "rest": max(0.0, _total(run, "wall") - sum(seconds.values()))}
 
