@@ -208,7 +208,7 @@ class Lesson:
         self.sets = dev_sets(store)
         low = store.low_resource or store.languages[:1]
         self.classroom = Classroom(
-            store.sizes, low, steps, tokens=self.sets.train_tokens, update_tokens=tokens, lr_warmup=steps // 10
+            store.sizes, low, steps, tokens=self.sets.train_tokens, update_tokens=tokens, lr_warmup=0
         )
         self.probe = Probe(student, self.sets)
         self.shape, self.arms = student.network.shape, store.languages
@@ -314,7 +314,8 @@ class Lesson:
         if isinstance(measure, Alignment):
             # A direction takes the operations of an update; dot products and averaged weights are left out.
             batches = [self.sets.sample("teacher", language, measure.tokens).batch() for language in self.sets.goal]
-            return 3 * sum(self._forward(batches)) * self.updates / measure.refresh
+            passes = 1 if measure.direction == "loss" else 2  # the second one with the sources of others
+            return 3 * passes * sum(self._forward(batches)) * self.updates / measure.refresh
         if isinstance(measure, GroupLosses):
             return statistics.mean(self._forward(self.sets.groups(measure).batches))
         if isinstance(measure, GradientProducts):

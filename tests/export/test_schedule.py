@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import logging
 import re
 import subprocess
 import sys
@@ -158,7 +159,8 @@ def test_the_command_writes_to_a_file_or_to_standard_output(tmp_path, rota):
     assert yaml.safe_load((tmp_path / "new" / "stages.yml").read_text())["stages"][0] == "part1"
 
 
-def test_without_the_prepared_data_tokens_are_counted(tmp_path, rota, caplog):
+def test_without_the_prepared_data_tokens_are_counted(tmp_path, rota, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger(), "handlers", [caplog.handler])  # no other command's console
     run = make_run(tmp_path, entries(["az", "no"] * 30), data=False)
     code, out, _ = rota("schedule", run, "--to", "weights")
     assert code == 0

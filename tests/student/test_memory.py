@@ -147,7 +147,7 @@ def test_after_the_gradients_smaller_pieces_are_not_recommended(monkeypatch):
         student.update([batch_of(MANY)])
 
 
-@pytest.mark.parametrize("place", [(torch.nn.Module, "to"), (Team, "replicate"), (NMT, "_start_moments")])
+@pytest.mark.parametrize("place", [(torch.nn.Module, "to"), (Team, "replicate"), (nmt, "Optimiser")])
 def test_a_student_that_does_not_fit_needs_another_device(monkeypatch, place):
     monkeypatch.setattr(*place, run_out_of_memory)
     with pytest.raises(

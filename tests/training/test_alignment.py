@@ -102,7 +102,7 @@ def divided_by_adam(student, network, falls):
     gradients = torch.autograd.grad(falls, list(network.parameters()), retain_graph=True)
     divided = []
     for gradient, parameter in zip(gradients, student.network.parameters(), strict=True):
-        square = student._optimiser.state[parameter]["exp_avg_sq"] / (1 - 0.998**student.step)
+        square = student._optimiser._adam.state[parameter]["exp_avg_sq"] / (1 - 0.998**student.step)
         divided.append(torch.where(square > 0, gradient / (square.sqrt() + 1e-9), torch.zeros(())))
     return unit(divided)
 
