@@ -25,9 +25,9 @@ def tiny(monkeypatch, tmp_path):
 
 
 def test_it_ends_with_scores_samples_a_picture_and_what_to_try_next(rota, tiny):
-    code, output, error = rota("demo", "--corpus", "synthetic")
+    code, output, error = rota("demo", "--corpus", "synthetic", "--teacher", "align", "--beside", "uniform")
     assert code == 0, error
-    for words in ("lato (low)", "BLEU", "macro", "translation", "reference", "Try next", "--teacher proportional"):
+    for words in ("lato (low)", "BLEU", "macro", "translation", "reference", "Try next", "--beside proportional"):
         assert words in output
     assert (tiny / "demo" / "synthetic" / "align" / "shares.png").exists()
     assert output.count("macro") == 2, "one table for align, one for uniform beside it"
@@ -35,8 +35,8 @@ def test_it_ends_with_scores_samples_a_picture_and_what_to_try_next(rota, tiny):
     assert "who helps whom" in page.lower()
 
 
-def test_nothing_beside_it(rota, tiny):
-    code, output, error = rota("demo", "--corpus", "synthetic", "--teacher", "uniform", "--beside", "none")
+def test_one_run_unless_another_is_asked_for(rota, tiny):
+    code, output, error = rota("demo", "--corpus", "synthetic")
     assert code == 0, error
     assert output.count("macro") == 1
     assert not (tiny / "demo" / "synthetic" / "align").exists()
@@ -69,14 +69,14 @@ def test_without_a_registry_it_says_so_and_uses_generated_languages(rota, tiny, 
     assert code == 0, error
     assert "no package registry can be reached" in output
     assert "their scores say nothing about real ones" in output
-    assert (tiny / "demo" / "synthetic" / "align" / "shares.png").exists()
+    assert (tiny / "demo" / "synthetic" / "uniform" / "shares.png").exists()
 
 
 def test_it_can_be_made_shorter_and_says_so_in_what_to_try_next(rota, tiny):
     code, output, error = rota("demo", "--corpus", "synthetic", "--steps", "30")
     assert code == 0, error
     assert "trained 30 steps" in output
-    assert "--steps 30 --teacher proportional" in output
+    assert "--steps 30 --teacher uniform --beside proportional" in output
     code, _, error = rota("demo", "--corpus", "synthetic", "--steps", "5")
     assert code == 2
     assert "--steps" in error

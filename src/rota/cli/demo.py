@@ -1,4 +1,4 @@
-"""The demo: prepare, train with a teacher and without one, translate, score and report, in a few minutes."""
+"""The demo: prepare, train, translate, score and report on a small corpus in a few minutes, and what to try next."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CORPORA: dict[str, dict[str, Any]] = {
             "learning_rate": {"peak": 0.004, "decay": "linear"},
             "lr_warmup": "15%",
         },
-        "training": {"steps": 850, "tokens": 1000, "checkpoint_every": "10%", "validate_every": "5%"},
+        "training": {"steps": 1700, "tokens": 1000, "checkpoint_every": "10%", "validate_every": "5%"},
     },
     "synthetic": {
         "data": {"corpus": "synthetic", "subwords": {"size": 1500}},
@@ -39,7 +39,7 @@ CORPORA: dict[str, dict[str, Any]] = {
             "learning_rate": {"peak": 0.002},
             "lr_warmup": "10%",
         },
-        "training": {"steps": 575, "tokens": 700, "checkpoint_every": "10%", "validate_every": "5%"},
+        "training": {"steps": 1150, "tokens": 700, "checkpoint_every": "10%", "validate_every": "5%"},
     },
 }
 
@@ -67,8 +67,8 @@ def _check_teacher(name: str) -> None:
         raise ValueError(f"{lacks}; write it in a config and use rota train, or choose another teacher")
 
 
-def run_demo(corpus: str, teacher: str, folder: Path, steps: int | None = None, beside: str = "uniform") -> None:
-    """Prepare, train twice, evaluate, show; every part that is done already is skipped."""
+def run_demo(corpus: str, teacher: str, folder: Path, steps: int | None = None, beside: str = "none") -> None:
+    """Prepare, train once or twice, evaluate, show; every part that is done already is skipped."""
     names = [teacher] if beside in ("none", teacher) else [teacher, beside]
     configs = {name: demo_config(corpus, name, folder, steps) for name in names}
     config = configs[teacher]
@@ -116,11 +116,12 @@ def _show_results(
     with views.ProgressBar() as progress:
         report_on(list(runs.values()), out, title="The demo", progress=progress)
     program, language = views.program(), store.languages[0]
+    other = "proportional" if "uniform" in runs else "uniform"
     views.console.print(
         f"\nWhat it trained on is drawn in {picture}.\n"
         f"Look at {out / 'index.html'} in a browser: curves, shares over time, who helps whom.\n"
         "Try next:\n"
-        f"  {command} --teacher proportional   another schedule beside uniform\n"
+        f"  {command} --teacher {teacher} --beside {other}   the same, and another schedule to compare\n"
         f"  {program} translate {run} --language {language}   translate your own sentences\n"
         f"  {program} teachers   all schedules and their parameters\n"
         "docs/tutorial.md shows how to train on your own parallel text.",
