@@ -151,6 +151,8 @@ def test_the_registry_and_the_config_know_the_same_teachers():
         required = {"shares": {"az": 1.0}} if name == "fixed" else {}
         if name == "ccl-m":
             required = {"baseline": "somewhere"}
+        if name == "sb3":
+            required = {"model": "somewhere"}
         if name.startswith("replay"):
             required = {"run": "somewhere"}
         assert type(config({"name": name, **required})) is kind
