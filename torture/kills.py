@@ -1,6 +1,6 @@
 """SIGKILL before a change of a file, or after a random time: the same command run again ends as if nothing had been.
 
-Every file of the project must then be the same, bit for bit, as after the command that nobody killed, and no file may
+Every file of the project must then be the same, bit for bit, as after an uninterrupted command, and no file may
 be left over. Not compared are times and logs: see ``DIFFERS_ANYWAY``.
 """
 

@@ -245,7 +245,7 @@ def test_no_page_loads_anything_from_another_host(site):
 def address(site):
     class Silent(SimpleHTTPRequestHandler):
         def log_message(self, *_):
-            pass
+            """Requests are not printed."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Silent, directory=str(site)))
     thread = threading.Thread(target=server.serve_forever)

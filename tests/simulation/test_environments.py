@@ -95,7 +95,7 @@ def test_a_teacher_of_mixtures_can_be_simulated():
             return Decision("mixture", "action", mixture=Mixture({"left": 3, "right": 1}))
 
         def tell(self, observation):
-            pass
+            """It learns nothing."""
 
     result = simulate(Mixer(), make_world("stationary", 800), 800)
     assert result.shares["left"] == pytest.approx(0.75, abs=0.05)

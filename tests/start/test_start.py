@@ -1,4 +1,4 @@
-"""Runs that start from a checkpoint of Hugging Face: tokens, logits, training, and the way back."""
+"""Runs that start from a checkpoint of Hugging Face: tokens, logits, training, and export to the same format."""
 
 from __future__ import annotations
 

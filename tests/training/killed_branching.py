@@ -4,7 +4,7 @@
 
 A script, so that torch is imported once and each attempt is a fork. ``EVERY``: 1 for all moments, 5 for every fifth.
 Each killed run is started again with the same stem; ``FOLDER/moments.json`` says at which moment it was killed and
-which files then differ from those of a run that nobody disturbed.
+which files then differ from those of an undisturbed run.
 """
 
 from __future__ import annotations

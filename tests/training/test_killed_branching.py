@@ -1,4 +1,4 @@
-"""A run that is killed while it takes over its stem begins again, and ends as one that nobody disturbed."""
+"""A run that is killed while it takes over its stem begins again, and ends like an undisturbed one."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""``rota advise``: what the facts of one run mean for whoever collects text and chooses shares, in plain words."""
+"""``rota advise``: what the facts of one run mean for people who collect text and choose shares, in plain words."""
 
 from __future__ import annotations
 

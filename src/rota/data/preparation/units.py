@@ -126,7 +126,7 @@ class Partial:
         return _inputs(found)
 
     def is_own(self) -> bool:
-        """Whether the folder is of this very recipe, or of none: nobody could go on with it then."""
+        """Whether the folder is of this very recipe, or of none, so that no command could continue with it."""
         found = read_json_if_whole(self.folder / _RECIPE)
         return found is None or self._recipe.change_since(found["settings"]) is None
 

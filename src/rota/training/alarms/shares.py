@@ -61,7 +61,7 @@ class _Window(Detector, ABC):
 class OneArm(_Window):
     """One of several arms has had nearly all tokens of a window. ``arm`` says which, as long as it goes on.
 
-    That alone is no reason for an alarm: good teachers stay with an arm for ten choices. It is raised when the same arm
+    That alone does not justify an alarm: good teachers stay with an arm for ten choices. It is raised when the same arm
     has had nearly all of every window in twice that long.
     """
 
