@@ -9,7 +9,7 @@ import rota
 
 ROOT = Path(rota.__file__).parent
 
-LEAVES = {"types", "measures", "settings", "files", "statistics", "team", "plan", "yaml_text", "goal"}
+LEAVES = {"types", "measures", "settings", "files", "statistics", "team", "plan", "goal"}
 PARTS = {"data", "student", "teachers"}
 COMPOSERS = {"training", "evaluation"}
 BELOW_CONFIG = LEAVES | {"runs"} | PARTS | COMPOSERS
@@ -19,7 +19,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "measures": set(),
     "settings": set(),
     "files": set(),
-    "yaml_text": set(),
     "statistics": {"types"},
     "goal": {"types"},
     "team": {"types"},
@@ -37,10 +36,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     # Files only: it never loads a model.
     "report": {"types", "settings", "files", "runs", "statistics", "plan", "goal"},
     "config": BELOW_CONFIG,
-    "mistakes": BELOW_CONFIG | {"config"},
     "start": LEAVES | {"runs", "data", "student", "evaluation", "config"},
-    "api": BELOW_CONFIG | {"config", "mistakes", "start"},
-    "experiments": BELOW_CONFIG | {"config", "mistakes", "api"},
+    "api": BELOW_CONFIG | {"config", "start"},
+    "experiments": BELOW_CONFIG | {"config", "api"},
     "cli": BELOW_CONFIG | {"config", "api", "report", "experiments", "simulation", "export"},
     "__init__": BELOW_CONFIG | {"config", "api"},
     "__main__": {"cli"},
@@ -78,7 +76,7 @@ def test_imports_point_down(path):
     assert not upwards, f"{path.name} imports {sorted(upwards)}, which the picture does not allow"
 
 
-@pytest.mark.parametrize("name", ["types", "measures", "settings", "files", "statistics", "plan", "yaml_text", "goal"])
+@pytest.mark.parametrize("name", ["types", "measures", "settings", "files", "statistics", "plan", "goal"])
 def test_the_leaves_know_no_torch(name):
     assert "import torch" not in (ROOT / f"{name}.py").read_text(encoding="utf-8")
 

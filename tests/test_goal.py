@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from rota import api
-from rota.config import parse_config
+from rota.config import check_goal, parse_config
 from rota.data.division import teacher_part
 from rota.evaluation.metrics import averages
 from rota.evaluation.selection import dev_losses
 from rota.goal import ALL, goal_mean, is_alike, resolve
 from rota.measures import JointLoss
-from rota.mistakes import check_goal
 from rota.runs import Run
 from rota.settings import ConfigError
 from rota.teachers import Classroom

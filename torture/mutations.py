@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from rota.yaml_text import parse_yaml
+from rota.config import parse_yaml
 
 VALUES = (
     *(

@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 import numpy as np
 
-from rota.config import RunConfig, as_begun, difference, parse_config
+from rota.config import RunConfig, as_begun, check_before_preparing, difference, parse_config
 from rota.data.preparation.stages import Progress
 from rota.data.preparation.stages import prepare as prepare_data
 from rota.data.store import SUBWORDS, Store
 from rota.evaluation.config import Changes, EvaluationConfig
 from rota.goal import resolve
-from rota.mistakes import check_before_preparing
 from rota.runs import Run
 from rota.settings import ConfigError
 from rota.start.extension import as_extended, extend

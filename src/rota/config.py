@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer, model_validator
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent
 
 from rota.data.corpora.sources import CorpusConfig
 from rota.data.preparation.cleaning import CleaningConfig
 from rota.data.preparation.mess import MessConfig
 from rota.data.subwords import SubwordsConfig
 from rota.evaluation.config import EvaluationConfig
-from rota.goal import ALL, GoalSetting
+from rota.goal import ALL, GROUPS, GoalSetting, resolve
+from rota.runs import Run
 from rota.settings import (
     BEFORE,
     FREE,
@@ -34,7 +39,20 @@ from rota.teachers import AnyTeacherConfig, TeacherConfig
 from rota.teachers.base import EXACT
 from rota.teachers.static import UniformConfig
 from rota.training.config import TrainingConfig
-from rota.yaml_text import DEEPEST, YAMLMistakeError, parse_yaml
+
+if TYPE_CHECKING:
+    from rota.team import Team
+
+logger = logging.getLogger(__name__)
+
+LONGEST: Final = 256_000
+"""Characters of a text; a config with patterns for a thousand languages has a third of that."""
+
+DEEPEST: Final = 20
+"""Levels of nesting; a config has about five."""
+
+MOST_VALUES: Final = 50_000
+"""Values of a text with its aliases written out."""
 
 
 class DataConfig(CorpusConfig):
@@ -270,3 +288,112 @@ def apply_override(values: dict[str, Any], override: str) -> None:
         values[parent] = dict(below or {})
         values = values[parent]
     values[keys[-1]] = value
+
+
+class YAMLMistakeError(Exception):
+    """What is wrong, in one line, and in which line of the text, if that is known."""
+
+    def __init__(self, problem: str, line: int | None = None) -> None:
+        super().__init__(" ".join(problem.split()))
+        self.line = line
+
+
+def parse_yaml(text: str) -> Any:
+    """Plain values; a text that is too large, too deep or has tags is refused before anything is made of it."""
+    if len(text) > LONGEST:
+        raise YAMLMistakeError(f"{len(text):,} characters are too many; a config has at most {LONGEST:,}")
+    try:
+        _check_events(YAML(typ="safe", pure=True).parse(text))
+        return YAML(typ="safe", pure=True).load(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark
+        raise YAMLMistakeError(str(error.problem), None if mark is None else mark.line + 1) from None
+    except (YAMLError, ValueError) as error:  # ValueError: a date such as 2024-13-45
+        raise YAMLMistakeError(str(error)) from None
+
+
+def _check_events(events: Iterable[Any]) -> None:
+    """Refuses tags, deep nesting, and aliases that repeat themselves or too much; the parser itself would recurse."""
+    open_nodes: list[tuple[str | None, int]] = []  # anchor and first value of every list or mapping that is open
+    sizes: dict[str, int] = {}  # values below each anchor, aliases counted as often as they are used
+    count = 0
+    for event in events:
+        line = event.start_mark.line + 1
+        if getattr(event, "tag", None) is not None:
+            raise YAMLMistakeError(f"the tag {_untagged(event)} is not supported; write the plain value", line)
+        if isinstance(event, AliasEvent):
+            if any(anchor == event.anchor for anchor, _ in open_nodes):
+                raise YAMLMistakeError(f"*{event.anchor} stands inside itself; write out what is meant", line)
+            count += sizes.get(event.anchor, 0)
+        elif isinstance(event, CollectionStartEvent):
+            open_nodes.append((event.anchor, count))
+        elif isinstance(event, CollectionEndEvent):
+            anchor, before = open_nodes.pop()
+            if anchor is not None:
+                sizes[anchor] = count - before
+        count += 1
+        if len(open_nodes) > DEEPEST:
+            raise YAMLMistakeError(f"more than {DEEPEST} levels of nesting; a config has about five", line)
+        if count > MOST_VALUES:
+            raise YAMLMistakeError(f"more than {MOST_VALUES:,} values, aliases written out; leave some out", line)
+
+
+def _untagged(event: Any) -> str:
+    tag = str(event.tag).replace("tag:yaml.org,2002:", "!!")
+    return repr(tag if len(tag) <= 40 else tag[:37] + "...")
+
+
+def check_before_preparing(config: RunConfig, run: Path, team: Team) -> None:
+    """All of them, for the run in the folder ``run`` that ``team`` is about to train."""
+    from rota.student.hardware import check_machine
+
+    check_durations(config, begun=Run(run).exists)
+    check_goal(config)
+    check_machine(config.student)
+    check_sharing(config, run, team)
+
+
+def check_durations(config: RunConfig, *, begun: bool = False) -> None:
+    """Warm-ups and phases that outlast a run are nearly always settings of a longer one.
+
+    A run that has begun may go on with a teacher that would be refused today; it is said all the same.
+    """
+    steps = config.training.steps
+    try:
+        config.teacher.check(steps)
+    except ConfigError as mistake:
+        if not begun:
+            raise
+        logger.warning("%s", mistake)
+    restart = config.student.learning_rate.restart
+    if restart is not None and not 0 < restart.steps(steps) < steps:
+        comes = f"student.learning_rate.restart is step {restart.steps(steps):,} and the run has {steps:,}"
+        raise ConfigError(f"{comes}; write for example 50%")
+    rising = config.student.lr_warmup.steps(steps)
+    if rising >= steps:
+        logger.warning(
+            "student.lr_warmup lasts %d steps and the run %d: the rate never reaches its peak", rising, steps
+        )
+
+
+def check_goal(config: RunConfig) -> None:
+    """A goal among languages that the config does not have; which of them are low-resource is known only later."""
+    languages = config.data.known_languages
+    if languages and config.goal not in GROUPS:
+        resolve(config.goal, languages)
+
+
+def check_sharing(config: RunConfig, run: Path, team: Team) -> None:
+    """A new run needs as many batches in an update for each process; one that resumes takes the processes it gets."""
+    accumulate, size = config.training.accumulate, team.size
+    started = team.share(lambda: Run(run).exists)
+    if accumulate % size == 0:
+        return
+    found = f"training.accumulate is {accumulate} and there are {size} processes"
+    if not started:
+        even = size * (accumulate // size + 1)
+        remedy = f"write for example --set training.accumulate={even}"
+        raise ConfigError(f"{found}, which share the batches of an update: {remedy}")
+    if team.first:
+        idle = f"{size - accumulate} without a batch" if size > accumulate else "some wait for others"
+        logger.warning("%s: %s in each update", found, idle)

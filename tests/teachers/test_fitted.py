@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota import api
-from rota.config import as_begun, parse_config, parse_recorded
-from rota.mistakes import check_durations
+from rota.config import as_begun, check_durations, parse_config, parse_recorded
 from rota.runs import Run
 from rota.settings import ConfigError
 from rota.teachers.bandits.tscl import TSCL

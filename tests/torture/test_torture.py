@@ -10,7 +10,7 @@ from flips import Flips
 from forks import Outcome
 from inputs import judged
 from kills import contents
-from rota.yaml_text import parse_yaml
+from rota.config import parse_yaml
 from samples import CONFIG, SUITE
 
 

@@ -3,8 +3,7 @@
 import pytest
 
 from rota import api
-from rota.config import parse_config
-from rota.mistakes import check_durations
+from rota.config import check_durations, parse_config
 from rota.runs import Run
 from rota.settings import ConfigError
 

@@ -14,11 +14,10 @@ from typing import Any, Final, Literal
 from ruamel.yaml import YAML
 
 from rota.api import stem_of, warmup_steps
-from rota.config import RunConfig, as_begun, difference, overridden, parse_config, parse_recorded
+from rota.config import RunConfig, as_begun, check_durations, difference, overridden, parse_config, parse_recorded
 from rota.experiments.scale import Values
 from rota.experiments.suite import Suite, check_own
 from rota.files import damaged, read_json, write_atomically, write_json
-from rota.mistakes import check_durations
 from rota.plan import PLAN, write_plan
 from rota.runs import REMEDY, Run
 from rota.runs.standing import Asked

@@ -8,8 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from rota.config import RunConfig, parse_config
-from rota.mistakes import check_durations
+from rota.config import RunConfig, check_durations, parse_config
 from rota.settings import Count, Settings
 from rota.teachers import SizeChange
 

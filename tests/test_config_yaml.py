@@ -5,9 +5,8 @@ import re
 
 import pytest
 
-from rota.config import apply_override, load_config
+from rota.config import DEEPEST, LONGEST, MOST_VALUES, YAMLMistakeError, apply_override, load_config, parse_yaml
 from rota.settings import ConfigError
-from rota.yaml_text import DEEPEST, LONGEST, MOST_VALUES, YAMLMistakeError, parse_yaml
 
 CONFIG = """
 data:
