@@ -159,13 +159,10 @@ class Align:
 
     def tell(self, observation: Observation) -> Mapping[Arm, float] | None:
         """The rewards are the mean dot products of the arms played."""
-        self.supply.learn(observation.seen, observation.step)
-        if not self.watches:
-            self.shares = self._shares()
-            return None
         found = {measure: measured(observation, measure) for measure in self.watches}
         for measure, value in found.items():
             _check(value, self.arms, measure, observation.step)
+        self.supply.learn(observation.seen, observation.step)
         aligned: Mapping[Arm, Aligned] = {} if self.measure is None else found.get(self.measure, {})
         if self.gate is not None and self.gate.measure in found:
             self.gate.learn(found[self.gate.measure], observation.seen, observation.step)
