@@ -179,7 +179,7 @@ class ClassroomEnv(TeachingEnv):
         scene = self.student.scene(self._turns.window())
         return {measure: measure.imagine(scene) for measure in measures}
 
-    def _train(self) -> int:
+    def _train(self) -> bool:
         if self.student is None:
             raise ValueError("the episode has not begun; call reset first")
         student, turns = self.student, self._turns
