@@ -5,8 +5,8 @@ of ``workers`` if there are several cores. Of each batch, ``decoder`` reads the 
 how likely each next one is, and ``beams`` decides which hypotheses go on. The translations come back in order.
 """
 
-from rota.student.search.batches import MAX_LENGTH, translate, translate_parts
+from rota.student.search.batches import MAX_LENGTH, Part, Search, translate, translate_parts
 from rota.student.search.beams import Hypothesis
 from rota.student.search.decoder import EncoderCache
 
-__all__ = ["MAX_LENGTH", "EncoderCache", "Hypothesis", "translate", "translate_parts"]
+__all__ = ["MAX_LENGTH", "EncoderCache", "Hypothesis", "Part", "Search", "translate", "translate_parts"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -104,7 +104,7 @@ def translate_parts(
     progress: Callable[[int, int], None] | None = None,
     cache: EncoderCache | None = None,
     processes: int = 1,
-) -> Iterator[list[Hypothesis]]:
+) -> Generator[list[Hypothesis], None, None]:
     """The translations of each part, as :func:`translate` has them, as soon as it and those before it are complete.
 
     Networks on a CPU translate in up to so many ``processes`` at the same time, each a batch with one thread: two
@@ -172,8 +172,9 @@ class _Batches:
     def __init__(self, parts: Sequence[Part], search: Search, vocabulary: int) -> None:
         self._parts = parts
         self._tokens, self._sentences = search.batch_tokens // search.beam, LOGITS // (search.beam * vocabulary)
-        orders = [sorted(range(len(part.sources)), key=lambda n, part=part: -len(part.sources[n])) for part in parts]
-        self.waiting = [batch for number, order in enumerate(orders) for batch in self._cut(number, order)]
+        self.waiting = [
+            batch for number in range(len(parts)) for batch in self._cut(number, self._longest_first(number))
+        ]
 
     def draw(self) -> Batch | None:
         return self.waiting.pop(0) if self.waiting else None
@@ -187,6 +188,10 @@ class _Batches:
         for each in (batch, *self.waiting):
             orders.setdefault(each.part, []).extend(each.numbers)
         self.waiting = [smaller for number, order in orders.items() for smaller in self._cut(number, order)]
+
+    def _longest_first(self, part: int) -> list[int]:
+        sources = self._parts[part].sources
+        return sorted(range(len(sources)), key=lambda number: -len(sources[number]))
 
     def _cut(self, part: int, order: Sequence[int]) -> Iterator[Batch]:
         """``order``: numbers of sentences, long ones first."""
@@ -205,7 +210,7 @@ def _outcomes(
     batches: _Batches,
     cache: EncoderCache | None,
     processes: int,
-) -> Iterator[tuple[Batch, Outcome]]:
+) -> Generator[tuple[Batch, Outcome], None, None]:
     """The outcome of every batch, in this process or in others; what is put back on the way is tried again."""
 
     def attempt(batch: Batch) -> Outcome:

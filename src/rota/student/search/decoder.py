@@ -74,13 +74,13 @@ class StepDecoder:
             memory_ND, layout = cache.encode(network, sources)
         self._layers = [layer for layer in network.decoder if isinstance(layer, DecoderLayer)]
         self._padding_B11S = layout.hide_padding[:, None]
-        self._memory_2BHSK = [
-            torch.stack(split_heads(layer.cross_attention.key_value(memory_ND), layout.key_value))
+        self._memory_B2HSK = [
+            torch.stack(split_heads(layer.cross_attention.key_value(memory_ND), layout.key_value), dim=1)
             for layer in self._layers
         ]
         heads, width = network.shape.heads, network.shape.width // network.shape.heads
-        self._past_2BHPK = [
-            torch.empty(2, len(sources), heads, FIRST_ROOM, width, device=network.device) for _ in self._layers
+        self._past_B2HPK = [
+            torch.empty(len(sources), 2, heads, FIRST_ROOM, width, device=network.device) for _ in self._layers
         ]
         self._sentences, self._places = len(sources), 0
         # Added to the scores of attention: 0 where a place is of the hypothesis' own past, else minus infinity.
@@ -107,13 +107,12 @@ class StepDecoder:
         """Goes on with the sentences of these indices: each stays where it is or takes the place of a finished one."""
         moved = (kept_B != torch.arange(len(kept_B), device=kept_B.device)).nonzero()[:, 0]
         self._sentences, from_where = len(kept_B), kept_B[moved]
-        for table in (self._padding_B11S, self._own_BWP):
+        tables = (self._padding_B11S, self._own_BWP, *self._memory_B2HSK, *self._past_B2HPK)
+        for table in tables if len(moved) else ():
             table.index_copy_(0, moved, table.index_select(0, from_where))
-        for table in (*self._memory_2BHSK, *self._past_2BHPK):
-            table.index_copy_(1, moved, table.index_select(1, from_where))
         self._padding_B11S, self._own_BWP = self._padding_B11S[: len(kept_B)], self._own_BWP[: len(kept_B)]
-        self._memory_2BHSK = [table[:, : len(kept_B)] for table in self._memory_2BHSK]
-        self._past_2BHPK = [table[:, : len(kept_B)] for table in self._past_2BHPK]
+        self._memory_B2HSK = [table[: len(kept_B)] for table in self._memory_B2HSK]
+        self._past_B2HPK = [table[: len(kept_B)] for table in self._past_B2HPK]
 
     def _make_room(self, hypotheses: int) -> None:
         """Places for one more token of every hypothesis, which only it has read."""
@@ -121,17 +120,17 @@ class StepDecoder:
         own_BWW = torch.full((hypotheses, hypotheses), -math.inf, device=self.network.device).fill_diagonal_(0.0)
         own_BWW = own_BWW.expand(self._sentences, -1, -1)
         self._own_BWP = torch.cat([self._own_BWP.expand(-1, hypotheses, -1), own_BWW], dim=2)
-        if self._places > self._past_2BHPK[0].shape[3]:
+        if self._places > self._past_B2HPK[0].shape[3]:
             room = max(FIRST_ROOM * hypotheses, before + before // 2 + hypotheses)
-            self._past_2BHPK = [_enlarged(table, before, room) for table in self._past_2BHPK]
+            self._past_B2HPK = [_enlarged(table, before, room) for table in self._past_B2HPK]
 
     def _attend_past(self, number: int, layer: DecoderLayer, states_RD: Tensor) -> Tensor:
         heads, places = self.network.shape.heads, self._places
         joined = layer.attention.query_key_value(states_RD).view(self._sentences, -1, 3, heads, self._width)
         hypotheses = joined.shape[1]
-        past_2BHPK = self._past_2BHPK[number]
-        past_2BHPK[:, :, :, places - hypotheses : places] = joined[:, :, 1:].permute(2, 0, 3, 1, 4)
-        keys, values = past_2BHPK[:, :, :, :places].unbind(0)
+        past_B2HPK = self._past_B2HPK[number]
+        past_B2HPK[:, :, :, places - hypotheses : places] = joined[:, :, 1:].permute(0, 2, 3, 1, 4)
+        keys, values = past_B2HPK[:, :, :, :places].unbind(1)
         # With one hypothesis every place is its own.
         hidden_B1WP = None if hypotheses == 1 else self._own_BWP[:, None]
         query_BHWK = joined[:, :, 0].transpose(1, 2)
@@ -140,7 +139,7 @@ class StepDecoder:
         return result
 
     def _attend_source(self, number: int, layer: DecoderLayer, states_RD: Tensor) -> Tensor:
-        keys, values = self._memory_2BHSK[number].unbind(0)
+        keys, values = self._memory_B2HSK[number].unbind(1)
         query_BWHK = layer.cross_attention.query(states_RD).view(
             self._sentences, -1, self.network.shape.heads, self._width
         )
@@ -155,8 +154,8 @@ class StepDecoder:
         return self.network.shape.width // self.network.shape.heads
 
 
-def _enlarged(table_2BHPK: Tensor, used: int, room: int) -> Tensor:
-    pairs, sentences, heads, _, width = table_2BHPK.shape
-    larger = table_2BHPK.new_empty(pairs, sentences, heads, room, width)
-    larger[:, :, :, :used] = table_2BHPK[:, :, :, :used]
+def _enlarged(table_B2HPK: Tensor, used: int, room: int) -> Tensor:
+    sentences, pair, heads, _, width = table_B2HPK.shape
+    larger = table_B2HPK.new_empty(sentences, pair, heads, room, width)
+    larger[:, :, :, :used] = table_B2HPK[:, :, :, :used]
     return larger

@@ -71,9 +71,9 @@ class Workers(Generic[Task, Result]):
                     self._send(pipe, task)
             if not busy:
                 return
-            for pipe in wait(list(busy)):
-                result = self._receive(pipe)
-                yield busy.pop(pipe), result
+            for answered in wait(list(busy)):
+                result = self._receive(answered)
+                yield busy.pop(answered), result
 
     def _send(self, pipe: Connection[Any, Any], task: Task) -> None:
         try:
@@ -112,6 +112,7 @@ def _serve(work: Callable[[Any], Any], pipe: Connection[Any, Any], inherited: Se
             task = pipe.recv()
         except EOFError:
             return
+        answer: tuple[Exception | None, Any]
         try:
             answer = (None, work(task))
         except Exception as failure:
