@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -215,7 +216,9 @@ def _draw_stops(axes: Axes, row: Row, curve: Curve, look: Look) -> None:
     steps, mean, _ = curve
     ends = [int(run.stop["step"]) for run in row.runs.values() if run.stop is not None]
     where = np.isin(steps, ends)
-    axes.plot(steps[where], mean[where], color=look.colour, linestyle="none", marker="X", markersize=7, clip_on=False)
+    if where.any():
+        style: dict[str, Any] = {"linestyle": "none", "marker": "X", "markersize": 7, "clip_on": False}
+        axes.plot(steps[where], mean[where], color=look.colour, **style)
 
 
 def _about_stops(rows: Sequence[Row]) -> str:
