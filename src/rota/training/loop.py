@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FrameType, TracebackType
 
+from rota.measures import Measure
 from rota.runs.checkpoints import Checkpoint, Checkpoints
 from rota.team import Team
 from rota.training.alarms import Alarms
@@ -134,8 +135,11 @@ class Loop:
 
     def _tell(self) -> None:
         measures = self.turns.due(self.step)
-        if measures is None:
-            return
+        if measures is not None:
+            self.tell(measures)
+
+    def tell(self, measures: Sequence[Measure]) -> None:
+        """Measure these now, tell the teacher and write it down."""
         assert self.turns.decision is not None
         with self.journal.timed("observations"):
             measured = self.probe.read(self.step, measures, self.turns.window())

@@ -193,7 +193,7 @@ def taken_texts(text: ParallelText, takers: Mapping[Arm, SourceConfig]) -> tuple
 
 
 def duplicated_text(text: ParallelText, share: float, taken: float) -> ParallelText:
-    """A share of the pairs that a language's arm has, where sources have taken the part ``taken`` of its text before."""
+    """A share of the pairs that a language's arm has, after sources took the part ``taken`` of its text."""
     begin = 1 - share * (1 - taken)  # those that are left have the fractions from ``taken`` to 1
     return replace(text, read=lambda: (pair for pair in text.read() if _fraction(pair) >= begin))
 
