@@ -1,7 +1,7 @@
 """The command line. A command reads its options, calls :mod:`rota.api` or another package, and prints the result.
 
 The commands register with ``application``; ``runs``, ``scores``, ``models``, ``studies`` and ``teaching`` define some
-each, ``demo`` runs all steps in one command, and ``check`` goes through folders. ``views`` has tables and progress bars,
+each, ``demo`` runs all steps in one command, and ``check`` goes through folders. ``views`` has tables and bars,
 ``comparison`` the tables of ``rota compare-scores``. Heavy imports stay inside functions: ``rota --help``, and whatever
 only reads files, must not wait for torch.
 """

@@ -1,4 +1,4 @@
-"""What ``rota check`` finds: whether a folder that Rota wrote is whole. It is a run, prepared data, or a folder with several.
+"""What ``rota check`` finds: whether a run, prepared data, or a folder with several of them is as Rota wrote it.
 
 Nothing is changed and no model is loaded. What is wrong with a run is found in :mod:`rota.runs.check`; here are data
 folders, which have a checksum of each file in their manifest, and the way from a folder to what it holds.

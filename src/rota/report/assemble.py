@@ -92,7 +92,9 @@ def _report_of_run(study: Study, out: Path, title: str | None) -> Report:
         _making(study),
     ]
     about = f"Teacher {run.teacher['name']}, seed {run.seed}. {what_was_run(study)}"
-    names = write_report(out, title or f"Run {run.folder.resolve().name}", about, sections)
+    folder = run.folder.resolve()
+    name = f"{folder.parent.name}, {folder.name}" if folder.name == f"seed-{run.seed}" else folder.name
+    names = write_report(out, title or f"Run {name}", about, sections)
     return Report(out / "index.html", "", list(sections[0].sentences), [], *names)
 
 

@@ -62,7 +62,7 @@ def arm_totals(run: StudyRun) -> list[ArmTotals]:
 
 
 def what_it_saw(run: StudyRun) -> str:
-    """Tokens, the arms that had most and least of them, and the goal's dev loss; the line goes on after "trained on"."""
+    """Tokens, the arms that had most and least of them, and the goal's dev loss; to stand after "trained on"."""
     totals = sorted(arm_totals(run), key=lambda each: -each.tokens)
     tokens = sum(each.tokens for each in totals)
     return f"{tokens:,} target tokens: {_named(totals)}; {dev_loss_words(run)}"

@@ -46,10 +46,10 @@ def _why_it_stopped(run: StudyRun) -> list[str]:
 
 def arm_table(run: StudyRun) -> Table:
     """One line for each arm; dev scores and test scores where the run has them."""
-    totals, total_pairs = arm_totals(run), sum(run.arms.values())
+    totals, total_pairs = arm_totals(run), max(1, sum(run.arms.values()))
     scored = sorted({name for each in totals for name in each.scores})
     labels = {"bleu": "dev BLEU", "chrf": "dev chrF"}
-    columns = ("arm", "pairs", "of the corpus", "tokens", "share", "epochs", "dev loss", "lowest", "at step")
+    head = ("arm", "pairs", "of the corpus", "tokens", "share", "epochs", "dev loss", "lowest", "at step")
     lines, data = [], []
     for each in totals:
         pairs = run.arms[each.arm]
@@ -71,7 +71,7 @@ def arm_table(run: StudyRun) -> Table:
         "What the run trained on, and the dev loss of each language in nats per token. Epochs: how often the text of "
         "an arm was gone through."
     )
-    columns += tuple(labels[name] for name in scored)
+    columns = (*head, *(labels[name] for name in scored))
     return Table("arms", "Every arm", caption, columns, lines, text_columns=1, data=data)
 
 
@@ -95,10 +95,11 @@ def language_losses(run: StudyRun) -> Picture | None:
     colours = line_colours(languages)
     kind = "mean" if is_alike(run.goal, run.sizes) else "goal"
     with canvas(3.1 + 0.11 * (len(languages) if coloured else 0)) as (figure, [axes]):
-        for number, language in enumerate(languages):
+        for language in languages:
             losses = [entry["dev_loss"][language] for entry in run.validations]
-            look = {"color": colours[language], "linestyle": ("-", (0, (4, 1.2)))[number % 2], "label": language}
-            axes.plot(steps, losses, linewidth=1.1, **(look if coloured else {"color": GRID}))
+            dash = "--" if language in run.low_resource else "-"
+            look = {"color": colours[language], "label": language} if coloured else {"color": GRID}
+            axes.plot(steps, losses, linewidth=1.1, linestyle=dash, **look)
         mean = [goal_mean(entry["dev_loss"], run.goal) for entry in run.validations]
         axes.plot(steps, mean, color=INK, linewidth=2.0, label=kind)
         lowest = int(np.argmin(mean))
@@ -107,7 +108,8 @@ def language_losses(run: StudyRun) -> Picture | None:
         step_axis(axes)
         legend_below(figure, axes, columns=4)
         faint = "" if coloured else f" Grey: the {len(languages)} languages."
-        caption = f"Dev loss of every language, and thick their {kind}, with a dot where it was lowest.{faint}"
+        low = " Dashed: low-resource languages." if run.low_resource else ""
+        caption = f"Dev loss of every language, and thick their {kind}, with a dot where it was lowest.{low}{faint}"
         ends = ", ".join(f"{name} {loss:.3f}" for name, loss in run.validations[-1]["dev_loss"].items())
         alt = f"Curves; at the end: {kind} {mean[-1]:.3f}, {ends}"
         return finish(figure, name="dev-loss-languages", title="Dev loss of every language", caption=caption, alt=alt)

@@ -140,7 +140,7 @@ def canvas(height: float, rows: int = 1, columns: int = 1) -> Iterator[tuple[Fig
     """A figure in the report's style, drawn and written within the context; legends belong below it."""
     with matplotlib.rc_context(rc=STYLE):
         layout = ConstrainedLayoutEngine(w_pad=0.12)  # inches: labels of ticks may grow after they were measured
-        figure = Figure(figsize=(WIDTH, height), layout=layout)  # without pyplot, which takes as long to load as all else
+        figure = Figure(figsize=(WIDTH, height), layout=layout)  # pyplot would take as long to load as all else
         yield figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 
@@ -152,9 +152,11 @@ def finish(figure: Figure, *, name: str, title: str, caption: str, alt: str) -> 
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     png, svg = io.BytesIO(), io.StringIO()
-    FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None, "Creator": None})
+    vectors: Any = FigureCanvasSVG(figure)
+    vectors.print_svg(svg, metadata={"Date": None, "Creator": None})
     figure.set(dpi=150, facecolor="white")
-    FigureCanvasAgg(figure).print_png(png, metadata={"Software": None})
+    pixels: Any = FigureCanvasAgg(figure)
+    pixels.print_png(png, metadata={"Software": None})
     return Picture(name, title, caption, alt, page_svg(svg.getvalue(), name), png.getvalue())
 
 
