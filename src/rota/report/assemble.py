@@ -88,9 +88,11 @@ def make_report(
 def _report_of_run(study: Study, out: Path, title: str | None) -> Report:
     """The page of one run: there is nothing to compare it with."""
     run = study.any_run
-    row = study.rows[run.row]
+    row, scope = study.rows[run.row], headline_scope(study)
+    scores = _present([dev_score_figure([row], looks_of(study), scope, scope_title(study, scope))])
     sections = [
         saw_section(row, run),
+        Section("dev-scores", "Dev translations during training", pictures=scores),
         Section("alarms", "What training noticed", points=[f"Step {a['step']:,}: {a['text']}" for a in run.alarms]),
         advice_section(run),
         score_section(run),
