@@ -339,7 +339,8 @@ def test_the_report_shows_shares_losses_and_epochs(tmp_path):
     trainer.train()
     page = lessons.report(tmp_path / "report").read_text()
     updates = [entry["arm"] for entry in records(tmp_path / "run")].count("az")
-    assert f"az</td><td>20</td><td>{updates}</td><td>{updates / 16:.1%}</td><td>{updates * 8 / 20:.2f}</td>" in page
+    assert f"az</td><td>{updates / 16:.1%}</td><td>{updates * 8 / 20:.2f}</td>" in page
+    assert f"<td>{updates}</td><td>20</td></tr>" in page
     assert page.count("<svg") == 2
     assert "Rewards" not in page
 
@@ -350,7 +351,7 @@ def test_the_report_of_a_teacher_that_learns_shows_its_rewards_and_gains(tmp_pat
     page = lessons.report(tmp_path / "report").read_text()
     assert page.count("<svg") == 4
     gains = records(tmp_path / "run", "observations")[-1]["source_gain"]
-    assert f"<td>{gains['az'][0]:.3f}</td></tr>" in page
+    assert f"<td>{gains['az'][0]:.3f}</td><td>" in page
     assert "are the lines aligned?" in page
 
 

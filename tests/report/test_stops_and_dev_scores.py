@@ -70,6 +70,6 @@ def test_a_report_says_where_and_why_a_run_stopped(tmp_path):
     curves = next(part for part in make_sections(study, study.rows["row"]) if part.name == "curves")
     assert list(curves.points) == stopped_early(study)
     [loss] = [picture for picture in curves.pictures if picture.name == "dev-loss-macro"]
-    assert loss.caption.endswith("A cross marks where a run stopped early.")
+    assert loss.caption.endswith("where a run stopped early; after it the mean is of those that went on.")
     page = make_report([tmp_path / "row"], tmp_path / "report").page.read_text()
     assert STOP["text"] in page

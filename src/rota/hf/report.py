@@ -141,14 +141,15 @@ def _table(
 ) -> str:
     updates = updates_by_arm(steps)
     first, last = (validations[0]["dev_loss"], validations[-1]["dev_loss"]) if validations else ({}, {})
-    titles = ["data set", "examples", "updates", "share", "epochs", "first dev loss", "last"]
-    titles += ["source gain"] if gains else []
+    titles = ["data set", "share", "epochs", "first dev loss", "last"]
+    titles += [*(["source gain"] if gains else []), "updates", "examples"]
     rows = ["<tr>" + "".join(f"<th>{title}</th>" for title in titles) + "</tr>"]
     for number, (arm, size) in enumerate(sampler.sizes.items()):
         epochs = sampler.examples[arm] / size
-        cells = [f"{size:,}", f"{updates[arm]:,.0f}", f"{updates[arm] / len(steps):.1%}", f"{epochs:.2f}"]
+        cells = [f"{updates[arm] / len(steps):.1%}", f"{epochs:.2f}"]
         cells += [f"{found[arm]:.3f}" if arm in found else "-" for found in (first, last)]
         cells += [f"{gains[-1][1][arm][0]:.3f}" if arm in gains[-1][1] else "-"] if gains else []
+        cells += [f"{updates[arm]:,.0f}", f"{size:,}"]
         mark = f"<i style='background: {_colour(number)}'></i>"
         rows.append(f"<tr><td>{mark}{html.escape(arm)}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
     return f"<table>{''.join(rows)}</table>"

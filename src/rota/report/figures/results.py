@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -215,12 +216,14 @@ def _draw_stops(axes: Axes, row: Row, curve: Curve, look: Look) -> None:
     steps, mean, _ = curve
     ends = [int(run.stop["step"]) for run in row.runs.values() if run.stop is not None]
     where = np.isin(steps, ends)
-    axes.plot(steps[where], mean[where], color=look.colour, linestyle="none", marker="X", markersize=7)
+    if where.any():
+        style: dict[str, Any] = {"linestyle": "none", "marker": "X", "markersize": 7, "clip_on": False}
+        axes.plot(steps[where], mean[where], color=look.colour, **style)
 
 
 def _about_stops(rows: Sequence[Row]) -> str:
     stopped = any(run.stop is not None for row in rows for run in row.runs.values())
-    return " A cross marks where a run stopped early." if stopped else ""
+    return " A cross marks where a run stopped early; after it the mean is of those that went on." if stopped else ""
 
 
 def _draw_curve(axes: Axes, curve: Curve, look: Look, label: str) -> None:
