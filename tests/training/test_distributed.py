@@ -45,7 +45,7 @@ def folder(tmp_path_factory):
     (folder / "run.yaml").write_text(CONFIG)
     script = Path(__file__).with_name("two_processes.py")
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, script, folder], env=environment, capture_output=True, timeout=300)
+    done = subprocess.run([sys.executable, script, folder], env=environment, capture_output=True, timeout=600)
     assert done.returncode == 0, done.stderr.decode()
     return folder
 
