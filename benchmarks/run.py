@@ -4,9 +4,9 @@
                              [--threads 1,2] [--preset small,base] [--data FOLDER]
 
 NAME is limit, time, data, teachers or memory (of this machine, without a corpus; machine is all five), or one of the
-scripts data_path, translation, two_cores, selecting and peers; by default everything. Each prints its own table, and a script says
-when it was skipped because a corpus or a run is missing. Stopped in the middle, the same command resumes. --threads,
---preset and --data are for the first five; scripts have options of their own, see docs/benchmarks.md.
+scripts data_path, translation, two_cores, selecting and peers; by default everything. Each prints its own table, and a
+script says when it was skipped because a corpus or a run is missing. Stopped in the middle, the same command resumes.
+--threads, --preset and --data are for the first five; scripts have options of their own, see docs/benchmarks.md.
 """
 
 from __future__ import annotations

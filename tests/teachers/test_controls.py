@@ -183,6 +183,15 @@ def test_exact_totals_keep_choices_of_several_updates_together(tmp_path):
     assert all(len(set(order[start : start + 10])) == 1 for start in range(0, 53, 10))
 
 
+def test_a_run_that_stopped_early_is_finished_and_can_be_replayed(tmp_path):
+    run = make_run(tmp_path / "other", ["az", "tr", "az", "az"] * 2, steps=20)
+    (run / "stops.jsonl").write_text('{"step": 8, "why": "early-stopping"}\n')
+    assert replay("replay-proportions", run, steps=20).shares["az"] == pytest.approx(6 / 8)
+    assert Counter(played(replay("replay-exact", run, steps=8), 8)) == {"az": 6, "tr": 2}
+    with pytest.raises(ValueError, match="has 8 steps and this run 20; write training.steps: 8, or use replay-prop"):
+        replay("replay-exact", run, steps=20)
+
+
 def without_records(run):
     (run / "steps.jsonl").unlink()
 

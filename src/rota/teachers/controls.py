@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 
 from rota.files import damaged, read_json
 from rota.measures import Measure
+from rota.runs import Run
 from rota.runs.records import REMEDY, read_record
 from rota.settings import Duration, DurationField
 from rota.teachers.base import Classroom, OpenLoopConfig, SizeChange
@@ -117,7 +118,7 @@ def read_past(run: Path, classroom: Classroom) -> Past:
     for arm in dict.fromkeys(arms):
         if arm not in classroom.sizes:
             raise ValueError(f"{run} has batches of arm {arm!r}; replay a run that trains on one language at a time")
-    if len(arms) < steps:
+    if len(arms) < Run(run).end_of(steps):  # fewer if it stopped early
         raise ValueError(f"{run} is at step {len(arms):,} of {steps:,}; finish it first with rota train")
     return Past(arms, about["config"]["teacher"]["decide_every"], warmup)
 
