@@ -186,7 +186,8 @@ def test_the_end_of_a_run_is_said_if_until_is_beyond_it(rota, project):
     code, output, _ = rota("train", "run.yaml", "--until", "1000", "--set", "training.steps=1")
     assert code == 0
     assert "--until 1,000 is beyond the run, which ends at step 1 (training.steps)" in output
-    assert "trained 1 step; next" in output
+    assert "trained 1 step on " in output
+    assert "\nnext: " in output
 
 
 def test_data_prepared_otherwise(rota, project):

@@ -16,7 +16,19 @@ FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT or pat
 HEAVY = ("torch", "tokenizers", "safetensors", "sacrebleu", "transformers")
 TRAINING = ("rota.api", "rota.config", "rota.data", "rota.evaluation", "rota.student", "rota.teachers", "rota.training")
 
-LAYERS = ("folders history", "study", "numbers", "sentences", "tables", "figures", "page", "assemble", "several advice")
+LAYERS = (
+    "folders history",
+    "study",
+    "numbers",
+    "sentences",
+    "ending advice",
+    "tables",
+    "figures",
+    "page",
+    "single",
+    "assemble",
+    "several",
+)
 """From the bottom up; a module imports its own folder and what lies below it."""
 
 

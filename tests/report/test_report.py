@@ -219,6 +219,13 @@ def test_scores_are_called_q_values_where_the_record_says_that_a_q_network_made_
 def test_one_run_without_scores_or_validations_still_makes_a_report(tmp_path):
     run = make_run(tmp_path / "alone", done=0)
     made = make_report([run], tmp_path / "report")
+    assert made.summary == [f"{run} has no records of updates yet."]
+    assert made.summary[0] in made.page.read_text(encoding="utf-8")
+
+
+def test_one_schedule_has_nothing_to_compare_with_yet(tmp_path):
+    make_run(tmp_path / "alone" / "seed-1", done=0)
+    made = make_report([tmp_path / "alone"], tmp_path / "report")
     assert made.summary == []
     assert made.missing == [f"alone (warm-up 10%), seed 1: 0 of 20 steps; {UNFINISHED}"]
     assert "There is nothing to compare yet" in made.page.read_text(encoding="utf-8")

@@ -97,6 +97,7 @@ def batch(arm, tokens=3):
 class FakeSets:
     def __init__(self):
         self.validation = {"az": batch("az"), "tr": batch("tr")}
+        self.train_tokens = {"az": 40, "tr": 80}
 
     def by_arm(self, measure):
         return self.validation
@@ -236,6 +237,16 @@ def test_validations_come_on_time_and_at_the_end(tmp_path):
     found = list(read_record(tmp_path / "validations.jsonl"))
     assert [entry["step"] for entry in found] == [5, 10, 12]
     assert found[0]["dev_loss"] == {"az": 5.0, "tr": 5.0}
+
+
+def test_a_validation_records_tokens_and_epochs_of_every_arm(tmp_path):
+    finish(make_loop(tmp_path, steps=12))
+    for entry in read_record(tmp_path / "validations.jsonl"):
+        played = [step for step in steps_of(tmp_path) if step["step"] <= entry["step"]]
+        tokens = {arm: sum(step["tokens"] for step in played if step["arm"] == arm) for arm in ("az", "tr")}
+        assert entry["tokens"] == tokens
+        assert entry["epochs"] == {"az": round(tokens["az"] / 40, 3), "tr": round(tokens["tr"] / 80, 3)}
+    assert min(tokens.values()) > 0
 
 
 def test_what_a_teacher_was_told_is_recorded(tmp_path):

@@ -1,9 +1,9 @@
 """The command line. A command reads its options, calls :mod:`rota.api` or another package, and prints the result.
 
-The commands register with ``application``; ``runs``, ``check``, ``scores``, ``models``, ``studies`` and ``teaching``
-define some each, and ``demo`` runs all steps in one command. ``views`` has tables and progress bars, ``comparison`` the
-tables of ``rota compare-scores``. Heavy imports stay inside functions: ``rota --help``, and whatever only reads files,
-must not wait for torch.
+The commands register with ``application``; ``runs``, ``scores``, ``models``, ``studies`` and ``teaching`` define some
+each, ``demo`` runs all steps in one command, and ``check`` goes through folders. ``views`` has tables and bars,
+``comparison`` the tables of ``rota compare-scores``. Heavy imports stay inside functions: ``rota --help``, and whatever
+only reads files, must not wait for torch.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import sys
 # --help lists the commands in this order.
 # isort: off
 from rota.cli.application import app, call, out_of_memory
-from rota.cli import runs, check, scores, models, studies, teaching
+from rota.cli import runs, scores, models, studies, teaching
 # isort: on
 
-__all__ = ["app", "check", "main", "models", "runs", "scores", "studies", "teaching"]
+__all__ = ["app", "main", "models", "runs", "scores", "studies", "teaching"]
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""``rota check``: whether a folder that Rota wrote is whole. It is a run, prepared data, or a folder with several.
+"""What ``rota check`` finds: whether a run, prepared data, or a folder with several of them is as Rota wrote it.
 
 Nothing is changed and no model is loaded. What is wrong with a run is found in :mod:`rota.runs.check`; here are data
 folders, which have a checksum of each file in their manifest, and the way from a folder to what it holds.
@@ -6,60 +6,13 @@ folders, which have a checksum of each file in their manifest, and the way from 
 
 from __future__ import annotations
 
-import json
-import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from rota.cli import views
-from rota.cli.application import app
 from rota.data.store import MANIFEST, Manifest
 from rota.files import sha256_of
 from rota.runs import Run
 from rota.runs.check import Findings, Progress, check_json, check_run
-
-
-@app.command()
-def check(
-    folder: Annotated[
-        Path,
-        typer.Argument(help="A run, prepared data, or a folder with several of them.", metavar="FOLDER"),
-    ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of lines.")] = False,
-) -> None:
-    """Read every file of a run or of prepared data and say which ones are not what was written.
-
-    One line for each problem, with file and line; the exit code is 1 if there are any. Nothing is changed.
-
-    Example: rota check runs/my
-    """
-    with _without_warnings(), views.ProgressBar() as progress:
-        found = check_folder(folder, progress)
-    if as_json:
-        typer.echo(json.dumps({"folder": str(folder), **found.as_json()}, indent=1, ensure_ascii=False))
-    else:
-        for problem in found.problems:
-            typer.echo(str(problem))
-        old = f" ({len(found.unchecked)} of them from a version without check values)" if found.unchecked else ""
-        problems = f"{len(found.problems) or 'no'} problem{'' if len(found.problems) == 1 else 's'}"
-        typer.echo(f"{folder}: {found.files:,} files read{old}, {problems}")
-    if found.problems:
-        raise SystemExit(1)
-
-
-@contextmanager
-def _without_warnings() -> Iterator[None]:
-    """What training passes over with a warning is a problem with a line of its own here."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        yield
-    finally:
-        logging.disable(before)
 
 
 def check_folder(folder: Path, progress: Progress = lambda *_: None) -> Findings:

@@ -1,10 +1,14 @@
-"""``rota demo``, ``prepare`` and ``train``."""
+"""``rota demo``, ``prepare``, ``train`` and ``check``."""
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import shlex
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -123,6 +127,47 @@ def train(
     train_with_display(settings, folder, until=until, again=again, stem=stem, plan=under, steps=count)
 
 
+@app.command()
+def check(
+    folder: Annotated[
+        Path,
+        typer.Argument(help="A run, prepared data, or a folder with several of them.", metavar="FOLDER"),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of lines.")] = False,
+) -> None:
+    """Read every file of a run or of prepared data and say which ones are not what was written.
+
+    One line for each problem, with file and line; the exit code is 1 if there are any. Nothing is changed.
+
+    Example: rota check runs/my
+    """
+    from rota.cli.check import check_folder
+
+    with _without_warnings(), views.ProgressBar() as progress:
+        found = check_folder(folder, progress)
+    if as_json:
+        typer.echo(json.dumps({"folder": str(folder), **found.as_json()}, indent=1, ensure_ascii=False))
+    else:
+        for problem in found.problems:
+            typer.echo(str(problem))
+        old = f" ({len(found.unchecked)} of them from a version without check values)" if found.unchecked else ""
+        problems = f"{len(found.problems) or 'no'} problem{'' if len(found.problems) == 1 else 's'}"
+        typer.echo(f"{folder}: {found.files:,} files read{old}, {problems}")
+    if found.problems:
+        raise SystemExit(1)
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """What training passes over with a warning is a problem with a line of its own here."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
 def _count(written: str) -> int:
     from rota.settings import parse_count
 
@@ -172,12 +217,8 @@ def train_with_display(
     loop = api.train(
         config, run, until=until, listeners=[display], progress=bar, stop=stop, stem=stem, plan=plan, steps=steps
     )
-    if loop.stopping is not None and loop.stopped_early and loop.step < loop.steps:
-        _say_why_it_stopped(loop, loop.stopping, run)
-        return loop
-    if loop.step >= loop.steps:
-        done = f"trained {_steps(loop)}; next:" if begun else f"{run} is trained: {_steps(loop)}. Next:"
-        views.say(f"{done} {views.program()} evaluate {run}")
+    if loop.is_over:
+        _say_how_it_ended(loop, run, trained_now=bool(begun))
         return loop
     why = "reached --until" if loop.step == until else "stopped"
     command = again if loop.team.size == 1 else f"the same command, or in one process: {again}"
@@ -185,6 +226,24 @@ def train_with_display(
     if stop.received is not None:
         raise SystemExit(128 + signal.Signals[stop.received])
     return loop
+
+
+def _say_how_it_ended(loop: Loop, run: Path, *, trained_now: bool) -> None:
+    """What the run saw, by arm where no panel has shown it, then in a line; and what to do next."""
+    from rota.report.ending import arm_totals, what_it_saw, what_next
+    from rota.report.study import StudyRun
+
+    if loop.team.size > 1 and not loop.team.first:
+        return
+    found = StudyRun(run, run.name)
+    if trained_now and not views.console.is_terminal:
+        views.console.print(views.arm_table(arm_totals(found)))
+    done = "trained" if trained_now else f"{run} is trained:"
+    views.say(f"{done} {_steps(loop)} on {what_it_saw(found)}")
+    if loop.stopping is not None and loop.stopped_early and loop.step < loop.steps:
+        _say_why_it_stopped(loop, loop.stopping, run)
+    else:
+        views.say(what_next(found, views.program()))
 
 
 def _say_why_it_stopped(loop: Loop, stopping: Stopping, run: Path) -> None:

@@ -58,7 +58,8 @@ def report(
     for sentence in (*made.summary, *made.missing):
         views.say(sentence)
     files = f"{plural(len(made.tables), 'table')} and {plural(len(made.figures), 'figure')}"
-    views.say(f"{files}, compared with {made.baseline}: {made.page}")
+    compared = f", compared with {made.baseline}" if made.baseline else ""
+    views.say(f"{files}{compared}: {made.page}")
     if copied is not None:
         views.say(f"records: {copied / 1e6:.2f} MB in {records}")
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rota.data.store import Store
     from rota.evaluation.evaluate import Evaluation
     from rota.evaluation.selection import Selection
+    from rota.report.ending import ArmTotals
     from rota.report.numbers.helping import HelpMap
     from rota.simulation.simulate import SimulationResult
     from rota.teachers import TeacherConfig
@@ -39,6 +40,9 @@ console = Console(markup=False, emoji=False, highlight=False)
 
 Progress = Callable[[str, int, int | None], None]
 """Called as ``progress(stage, done, total)``; the total is ``None`` while it is not known."""
+
+MANY = 24
+"""Arms that a table of a run shows."""
 
 LINE_SECONDS = 30.0
 """Between two lines of progress where there is no terminal: in a file, a pipe, the log of a cluster."""
@@ -149,6 +153,21 @@ def _mess_lines(store: Store) -> Iterator[str]:
     for arm, kinds in store.manifest.mess.items():
         counts = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
         yield f"degraded on purpose (data.mess): {counts} of the {store.sizes[arm]:,} training pairs of {arm}"
+
+
+def arm_table(totals: Sequence[ArmTotals]) -> Table:
+    """What a run did with each arm, the most trained first; of very many, the first 24."""
+    table = _table()
+    for name in ("arm", "tokens", "share", "epochs", "dev loss", "lowest"):
+        table.add_column(name, justify="left" if name == "arm" else "right")
+    ranked = sorted(totals, key=lambda each: -each.tokens)
+    for each in ranked[:MANY]:
+        losses = ["-" if loss is None else f"{loss:.3f}" for loss in (each.dev_loss, each.lowest)]
+        epochs = "-" if each.epochs is None else f"{each.epochs:.1f}"
+        table.add_row(each.arm, f"{each.tokens:,}", f"{each.share:.1%}", epochs, *losses)
+    if len(ranked) > MANY:
+        table.add_row(f"and {len(ranked) - MANY} more", *[""] * 5, style="dim")
+    return table
 
 
 def score_table(evaluation: Evaluation, title: str) -> Group:

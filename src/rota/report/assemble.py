@@ -30,11 +30,13 @@ from rota.report.numbers.measures import HIGH, LOW, MACRO, headline_scope, measu
 from rota.report.numbers.planned import PlannedResult, planned_results
 from rota.report.page import MADE_BY, Section, write_report
 from rota.report.sentences import HEADLINES, alarms_raised, headlines, how_made, missing, stopped_early, what_was_run
+from rota.report.single import advice_section, cost_section, saw_section, score_section
 from rota.report.study import MAIN_TABLES, Row, Study, read_study
 from rota.report.tables.budgets import budget_table, convergence_tables, cost_table, data_table, epoch_table
 from rota.report.tables.planned import plan_points, plan_sentences, planned_headlines, planned_table
 from rota.report.tables.pooled import equal_time_tables, pooled_tables
 from rota.report.tables.scores import ablation_tables, average_tables, language_tables
+from rota.runs import Run
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ def make_report(
     """
     check_folder(out, "--out")
     study = read_study(paths, progress)
+    if baseline is None and len(paths) == 1 and Run(paths[0]).exists:
+        return _report_of_run(study, out, title)
     against = study.baseline(baseline)
     sections = make_sections(study, against, progress)
     plan = find_plan(paths[0]) if len(paths) == 1 else None
@@ -79,6 +83,28 @@ def make_report(
     names = write_report(out, title, what_was_run(study), sections)
     summary = [*said, *headlines(study, against)]
     return Report(out / "index.html", against.title, summary, missing(study, against), *names)
+
+
+def _report_of_run(study: Study, out: Path, title: str | None) -> Report:
+    """The page of one run: there is nothing to compare it with."""
+    run = study.any_run
+    row, scope = study.rows[run.row], headline_scope(study)
+    scores = _present([dev_score_figure([row], looks_of(study), scope, scope_title(study, scope))])
+    sections = [
+        saw_section(row, run),
+        Section("dev-scores", "Dev translations during training", pictures=scores),
+        Section("alarms", "What training noticed", points=[f"Step {a['step']:,}: {a['text']}" for a in run.alarms]),
+        advice_section(run),
+        score_section(run),
+        _teachers(study),
+        cost_section(run),
+        _making(study),
+    ]
+    about = f"Teacher {run.teacher['name']}, seed {run.seed}. {what_was_run(study)}"
+    folder = run.folder.resolve()
+    name = f"{folder.parent.name}, {folder.name}" if folder.name == f"seed-{run.seed}" else folder.name
+    names = write_report(out, title or f"Run {name}", about, sections)
+    return Report(out / "index.html", "", list(sections[0].sentences), [], *names)
 
 
 FACTS = ("missing", "costs", "making")

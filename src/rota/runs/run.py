@@ -34,7 +34,7 @@ RecordName = Literal[
 steps           step, arm, why, loss, tokens; at decisions also probability and scores
 observations    the measurements that a learned teacher was told
 rewards         what it made of them: ``{"step": 40, "rewards": {"az": 0.2}}``
-validations     dev loss of every language
+validations     dev loss of every language; tokens and epochs of every arm
 timings         wall, processor and phase times; apart from the others because they never repeat
 spot_checks     gains from the source, losses on training sentences, epochs; at validations, of some or all arms
 alarms          what training noticed and went on

@@ -8,6 +8,7 @@ cannot gain much there, so this says whether it can be left alone with a run, no
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -41,8 +42,12 @@ def final_losses(
 
 def above_uniform(config: Spec, steps: int, seeds: Sequence[int], world: Callable[[int], World] = forgetting) -> float:
     """How far the teacher ends above uniform, as a mean over seeds; negative is good."""
-    ours, uniform = (np.mean(final_losses(each, steps, seeds, world)) for each in (config, "uniform"))
-    return float(ours - uniform)
+    return float(np.mean(final_losses(config, steps, seeds, world))) - _uniform(steps, tuple(seeds), world)
+
+
+@cache
+def _uniform(steps: int, seeds: tuple[int, ...], world: Callable[[int], World]) -> float:
+    return float(np.mean(final_losses("uniform", steps, seeds, world)))
 
 
 class NoHarm:

@@ -155,9 +155,9 @@ class Display:
         return f"loss {loss} | {(after - before) / seconds:,.0f} tokens/s | {_clock(left)} left"
 
     def _languages(self) -> Table:
-        """Of each arm its share of the tokens, epochs, and the dev loss of its language; the 24 most trained."""
+        """Of each arm its tokens, their share, epochs, and the dev loss of its language; the 24 most trained."""
         table = Table(box=None, padding=(0, 2), show_edge=False)
-        for name in ("language", "share so far", "", "epochs", "dev loss", "best"):
+        for name in ("language", "tokens", "share", "", "epochs", "dev loss", "lowest"):
             table.add_column(
                 name,
                 justify="left" if name in ("language", "") else "right",
@@ -167,9 +167,10 @@ class Display:
         largest = max(1, *self.seen.values())
         shown = sorted(self.arms, key=lambda arm: -self.seen[arm])[:24] if len(self.arms) > 24 else self.arms
         for arm in shown:
-            bar = ProgressBar(total=largest, completed=self.seen[arm], width=24)
+            bar = ProgressBar(total=largest, completed=self.seen[arm], width=12)
             table.add_row(
                 arm,
+                f"{self.seen[arm]:,}",
                 f"{self.seen[arm] / total:.1%}",
                 bar,
                 self._epochs(arm),

@@ -6,6 +6,7 @@ import logging
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FrameType, TracebackType
+from typing import Any
 
 from rota.measures import Measure
 from rota.runs.checkpoints import Checkpoint, Checkpoints
@@ -151,7 +152,7 @@ class Loop:
         with self.journal.timed("validations"):
             found = self.probe.validate(self.step)
         scores = self._score()
-        self.journal.validation(self.step, {**found.record(), **scores})
+        self.journal.validation(self.step, {**found.record(), **scores, **self._taught()})
         check = self._check(found.calibrated_loss)
         self.journal.timing(self.step)
         for listener in self.listeners:
@@ -165,6 +166,12 @@ class Loop:
             self._raise(self.alarms.checked(self.step, check))
         if self.stopping is not None:
             self._look_whether_to_stop(self.stopping, {"loss": found.dev_loss, **scores})
+
+    def _taught(self) -> dict[str, Any]:
+        """Target tokens of each arm so far, and how often that is its text."""
+        sizes = self.probe.sets.train_tokens
+        seen = {arm: self.seen.get(arm, 0) for arm in sizes}
+        return {"tokens": seen, "epochs": {arm: round(seen[arm] / max(1, size), 3) for arm, size in sizes.items()}}
 
     def _score(self) -> DevScores:
         if self.dev_scores is None:

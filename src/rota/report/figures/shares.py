@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib
 import numpy as np
+from matplotlib.figure import Figure
 
 from rota.report.figures.drawing import (
     INK,
@@ -23,9 +23,6 @@ from rota.report.sentences import and_list, plural
 from rota.report.study import Row, Study, StudyRun
 from rota.runs import Run
 from rota.types import Arm, FloatArray
-
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt
 
 
 def in_family_order(run: StudyRun) -> list[Arm]:
@@ -156,7 +153,8 @@ def plot_shares(run: Path, path: Path) -> Path:
     """Stacked areas of the language shares, saved as a picture; the legend gives the share over the whole run."""
     ends, shares = share_windows(Run(run))
     colours = language_colours(list(shares))
-    figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    axes = figure.subplots()
     steps = np.concatenate([[0.0], ends])
     levels = [np.concatenate([share[:1], share]) for share in shares.values()]
     labels = [f"{arm} {share.mean():.1%}" for arm, share in shares.items()]
@@ -171,5 +169,4 @@ def plot_shares(run: Path, path: Path) -> Path:
     figure.legend(handles[::-1], texts[::-1], loc="outside right center", frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
-    plt.close(figure)
     return path

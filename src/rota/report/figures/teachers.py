@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from rota.report.figures.drawing import Look, Picture, canvas, finish, legend_below, line_colours, step_axis
 from rota.report.figures.shares import in_family_order, mean_over
@@ -16,10 +17,6 @@ from rota.report.numbers.rewards import are_derived, signal_by_chance, signal_by
 from rota.report.sentences import and_list
 from rota.report.study import Row, StudyRun
 from rota.types import FloatArray
-
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
 
 
 def epsilon_figure(rows: Sequence[Row], looks: Mapping[str, Look]) -> Picture | None:
@@ -171,13 +168,13 @@ def plot_policy(probe: Path, path: Path) -> Path:
     """The heat map as a picture."""
     saved = json.loads(probe.read_text(encoding="utf-8"))
     size = 2.5 + 0.45 * len(saved["languages"])
-    figure, axes = plt.subplots(figsize=(size + 0.8, size), layout="constrained")
+    figure = Figure(figsize=(size + 0.8, size), layout="constrained")
+    axes = figure.subplots()
     draw_probe(axes, saved)
     step = saved["step"]
     axes.set_title("Q network" if step is None else f"Q network at step {step:,}", loc="left")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
-    plt.close(figure)
     return path
 
 

@@ -1,0 +1,122 @@
+"""One run by itself: what it saw by arm, the two lines at its end, and its page."""
+
+import json
+
+import pytest
+from made_runs import SIZES, everywhere, make_run, write_lines
+
+from rota.report.assemble import make_report
+from rota.report.ending import arm_totals, how_to_score, what_it_saw, what_next
+from rota.report.study import StudyRun
+
+TOKENS = {"az": 500, "be": 300, "tr": 150, "ru": 50}
+EPOCHS = {"az": 5.0, "be": 3.0, "tr": 0.4, "ru": 0.1}
+
+
+def run_with(folder, losses, **records):
+    """A run whose validations have tokens and epochs too."""
+    made = make_run(folder, dev_losses={2 * n: everywhere(loss) for n, loss in enumerate(losses, start=1)}, **records)
+    entries = [
+        {"step": 2 * n, "dev_loss": everywhere(loss) | {"az": loss + 1}, "tokens": TOKENS, "epochs": EPOCHS}
+        for n, loss in enumerate(losses, start=1)
+    ]
+    write_lines(made / "validations.jsonl", entries)
+    return StudyRun(made, "made")
+
+
+FALLING = [5.0 - 0.2 * n for n in range(10)]
+RISING = [4.0, 3.0, 2.5, 2.6, 2.7, 2.8, 2.9, 3.0, 3.1, 3.2]
+LEVEL = [4.0, 3.0] + [2.5] * 8
+
+
+def test_totals_are_those_of_the_last_validation(tmp_path):
+    az, *_, ru = arm_totals(run_with(tmp_path / "run", RISING))
+    assert (az.tokens, az.share, az.epochs) == (500, 0.5, 5.0)
+    assert (az.dev_loss, az.lowest, az.lowest_step) == (4.2, 3.5, 6)
+    assert ru.words == "ru 5% (0.1 epochs)"
+
+
+def test_a_run_of_an_earlier_version_is_counted_from_its_steps(tmp_path):
+    folder = make_run(tmp_path / "run", arms=["az", "az", "be", "tr"], dev_losses={20: everywhere(2.0)})
+    totals = {each.arm: each for each in arm_totals(StudyRun(folder, "run"))}
+    assert {arm: each.tokens for arm, each in totals.items()} == {"az": 1000, "be": 500, "tr": 500, "ru": 0}
+    assert totals["az"].share == 0.5
+    assert totals["az"].epochs is None
+    assert totals["ru"].words == "ru 0%"
+
+
+def test_the_first_line_says_what_it_saw(tmp_path):
+    found = what_it_saw(run_with(tmp_path / "run", RISING))
+    arms = "az 50% (5.0 epochs), be 30% (3.0 epochs), tr 15% (0.4 epochs), ru 5% (0.1 epochs)"
+    # the mean over four languages is a quarter above the others' loss, because az is 1 above
+    assert found == f"1,000 target tokens: {arms}; mean dev loss 3.450, lowest 2.750 at step 6"
+
+
+def test_of_many_arms_the_line_names_two(tmp_path, monkeypatch):
+    monkeypatch.setattr("rota.report.ending.NAMED", 3)
+    found = what_it_saw(run_with(tmp_path / "run", FALLING))
+    assert (
+        "most of az 50% (5.0 epochs), least of ru 5% (0.1 epochs), of 4 arms; mean dev loss 3.450, its lowest" in found
+    )
+
+
+@pytest.mark.parametrize(
+    ("losses", "advice"),
+    [
+        (
+            FALLING,
+            "train longer (--steps 40), because the dev loss was still falling, or score it: rota evaluate {run}",
+        ),
+        (RISING, "rota evaluate {run} --select loss, because the dev loss rose after step 6"),
+        (LEVEL, "rota evaluate {run}"),
+        (FALLING[:3], "rota evaluate {run}"),  # too few validations for a trend
+    ],
+    ids=["falling", "rising", "level", "few"],
+)
+def test_what_to_do_next_follows_the_dev_loss(tmp_path, losses, advice):
+    run = run_with(tmp_path / "run", losses)
+    assert how_to_score(run) == advice.format(run=run)
+    assert what_next(run) == f"next: {how_to_score(run)}; to look at the run: rota report {run}"
+
+
+def test_alarms_are_pointed_at(tmp_path):
+    run = run_with(tmp_path / "run", LEVEL, alarms=[{"step": 4, "kind": "one-arm", "arm": "az", "text": "az alone"}])
+    assert what_next(run).endswith(f"; to look at the run and its 1 alarm: rota report {run}")
+
+
+def test_a_run_has_a_page_without_comparisons(tmp_path):
+    alarm = {"step": 4, "kind": "by-heart", "arm": "az", "text": "<az> by heart"}
+    scores = {"bleu": dict(zip(SIZES, (10, 20, 30, 40), strict=True))}
+    run = run_with(tmp_path / "run", FALLING, alarms=[alarm], scores=scores)
+    made = make_report([run.folder], tmp_path / "report")
+    assert made.tables == ["arms", "scores", "data"]
+    assert made.figures == ["dev-loss-languages", "evolution-run"]
+    page = made.page.read_text(encoding="utf-8")
+    assert "&lt;az&gt; by heart" in page
+    assert "minus" not in page.partition("<main>")[2].partition("How this was made")[0]
+    table = (tmp_path / "report" / "tables" / "arms.md").read_text(encoding="utf-8")
+    assert "| az | 100 | 10.0% | 500 | 50.0% | 5.0 | 4.200 | 4.200 | 20 |" in table
+    means = (tmp_path / "report" / "tables" / "scores.md").read_text(encoding="utf-8")
+    assert "| low-resource | 15.00 |" in means
+    assert "| macro | 25.00 |" in means
+
+
+def test_with_a_baseline_the_run_is_compared_as_in_a_suite(tmp_path):
+    run = run_with(tmp_path / "run", FALLING)
+    made = make_report([run.folder], tmp_path / "report", baseline="run")
+    assert made.baseline == "run (warm-up 10%)"
+
+
+def test_the_page_says_why_a_run_stopped_early(tmp_path):
+    run = run_with(tmp_path / "run", LEVEL, done=16)
+    stop = {"step": 16, "why": "early-stopping", "text": "no better for 5 validations"}
+    (run.folder / "stops.jsonl").write_text(json.dumps(stop) + "\n")
+    made = make_report([run.folder], tmp_path / "report")
+    assert "It stopped early at step 16: no better for 5 validations." in made.summary
+
+
+def test_with_many_languages_the_figure_is_grey(tmp_path, monkeypatch):
+    monkeypatch.setattr("rota.report.single.COLOURED", 3)
+    run = run_with(tmp_path / "run", FALLING)
+    made = make_report([run.folder], tmp_path / "report")
+    assert "Grey: the 4 languages." in made.page.read_text(encoding="utf-8")
