@@ -63,7 +63,10 @@ def test_of_many_arms_the_line_names_two(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("losses", "advice"),
     [
-        (FALLING, "rota evaluate {run}, or train longer with --steps 40: the dev loss was still falling"),
+        (
+            FALLING,
+            "train longer (--steps 40), because the dev loss was still falling, or score it: rota evaluate {run}",
+        ),
         (RISING, "rota evaluate {run} --select loss, because the dev loss rose after step 6"),
         (LEVEL, "rota evaluate {run}"),
         (FALLING[:3], "rota evaluate {run}"),  # too few validations for a trend
@@ -73,12 +76,12 @@ def test_of_many_arms_the_line_names_two(tmp_path, monkeypatch):
 def test_what_to_do_next_follows_the_dev_loss(tmp_path, losses, advice):
     run = run_with(tmp_path / "run", losses)
     assert how_to_score(run) == advice.format(run=run)
-    assert what_next(run) == f"next: {how_to_score(run)}; rota report {run} shows the run"
+    assert what_next(run) == f"next: {how_to_score(run)}; to look at the run: rota report {run}"
 
 
 def test_alarms_are_pointed_at(tmp_path):
     run = run_with(tmp_path / "run", LEVEL, alarms=[{"step": 4, "kind": "one-arm", "arm": "az", "text": "az alone"}])
-    assert what_next(run).endswith("shows the run and its 1 alarm")
+    assert what_next(run).endswith(f"; to look at the run and its 1 alarm: rota report {run}")
 
 
 def test_a_run_has_a_page_without_comparisons(tmp_path):

@@ -12,6 +12,7 @@ from rota.measures import Aligned, Alignment, Alignments, Estimate, SourceGain
 from rota.simulation.simulate import simulate_config
 from rota.simulation.worlds import make_world
 from rota.teachers import Classroom, build_teacher, teacher_from
+from rota.teachers.align import capped
 from rota.testing import observation_of
 
 ARMS = ("az", "be", "tr", "ru")
@@ -123,6 +124,57 @@ def test_the_half_life_grows_with_the_run():
 def test_a_prior_is_tilted_like_the_uniform_one():
     teacher = make(prior=1.0, floor=0.0)
     assert shares(teacher, 0) == pytest.approx({"az": 5 / 179, "be": 4 / 179, "tr": 90 / 179, "ru": 80 / 179})
+
+
+def with_tokens(epochs, **settings):
+    """Texts of 500, 400, 9,000 and 8,000 tokens in a run of 200 updates of 100 tokens."""
+    tokens = {"az": 500, "be": 400, "tr": 9_000, "ru": 8_000}
+    room = replace(CLASSROOM, tokens=tokens, update_tokens=100)
+    values = {"name": "align", "protect": 0.0, "gate": False, "prior": None, "floor": 0.01, **settings}
+    return build_teacher(teacher_from({**values, "epochs": epochs}), room, np.random.default_rng(1))
+
+
+def test_no_text_is_seen_more_often_than_it_may_be():
+    teacher = with_tokens(epochs=4)
+    # 4 times 500 and 400 of 20,000 tokens are 10 and 8 %; the others share what is left alike
+    assert shares(teacher, 0) == pytest.approx({"az": 0.10, "be": 0.08, "tr": 0.41, "ru": 0.41})
+    half_way = replace(told(teacher, 100, {}), seen={"az": 1_900, "be": 0, "tr": 4_000, "ru": 4_100})
+    teacher.tell(half_way)
+    # 100 tokens of az are left for 10,000, and 1,600 of be
+    assert shares(teacher, 100) == pytest.approx({"az": 0.01, "be": 0.16, "tr": 0.415, "ru": 0.415})
+    teacher.tell(replace(half_way, seen={"az": 2_100, "be": 2_000}))
+    assert shares(teacher, 100)["az"] == pytest.approx(0.01), "the floor stays"
+
+
+def test_the_limit_is_remembered_when_a_run_goes_on():
+    before, after = with_tokens(epochs=4), with_tokens(epochs=4)
+    before.tell(replace(told(before, 100, {}), seen={"az": 1_900, "be": 0, "tr": 4_000, "ru": 4_100}))
+    after.load_state_dict(before.state_dict())
+    assert shares(after, 100) == shares(before, 100)
+
+
+@pytest.mark.parametrize("epochs", [None, 1_000])
+def test_no_limit_and_one_that_is_far_away_change_nothing(epochs):
+    assert shares(with_tokens(epochs), 0) == pytest.approx(dict.fromkeys(ARMS, 0.25))
+
+
+def test_a_run_too_long_for_all_texts_divides_it_by_what_they_have():
+    teacher = with_tokens(epochs=0.5, floor=0.0)  # 8,950 of 20,000 tokens
+    assert shares(teacher, 0) == pytest.approx({"az": 5 / 179, "be": 4 / 179, "tr": 90 / 179, "ru": 80 / 179})
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 1), st.floats(0.001, 1)), min_size=1, max_size=6))
+def test_capped_shares_keep_their_proportions_below_the_cap(pairs):
+    before, most = np.array(pairs).T
+    before = before / before.sum()
+    after = capped(before, most)
+    assert after.sum() == pytest.approx(1)
+    if most.sum() > 1:
+        assert (after <= most * (1 + 1e-9)).all()
+        below = after < most * (1 - 1e-9)
+        ratios = (after / before)[below]
+        assert ratios == pytest.approx(ratios[:1].repeat(len(ratios)))
+        assert (after[below] >= before[below] * (1 - 1e-9)).all()
 
 
 def test_choices_are_drawn_from_the_shares():

@@ -87,7 +87,7 @@ def dev_loss_words(run: StudyRun) -> str:
 def what_next(run: StudyRun, program: str = "rota") -> str:
     """The commands that follow training, and why, from the trend of the dev loss and the alarms."""
     alarms = f" and its {plural(len(run.alarms), 'alarm')}" if run.alarms else ""
-    return f"next: {how_to_score(run, program)}; {program} report {run} shows the run{alarms}"
+    return f"next: {how_to_score(run, program)}; to look at the run{alarms}: {program} report {run}"
 
 
 def how_to_score(run: StudyRun, program: str = "rota") -> str:
@@ -97,5 +97,7 @@ def how_to_score(run: StudyRun, program: str = "rota") -> str:
     if found is None or found.direction == "level":
         return evaluate
     if found.direction == "falling":
-        return f"{evaluate}, or train longer with --steps {2 * run.steps}: the dev loss was still falling"
+        return (
+            f"train longer (--steps {2 * run.steps}), because the dev loss was still falling, or score it: {evaluate}"
+        )
     return f"{evaluate} --select loss, because the dev loss rose after step {found.best_step:,}"

@@ -79,6 +79,9 @@ class AlignConfig(TeacherConfig):
     limit: float = Field(2.0, gt=0, description="the largest tilt, up and down")
     prior: float | None = Field(2.0, gt=0, description="temperature of the prior shares; null: uniform")
     floor: float = Field(0.02, ge=0, lt=1, description="the smallest share of an arm")
+    epochs: float | None = Field(
+        8.0, gt=0, description="how often the student may see a text in the whole run, about; null: no limit"
+    )
     protect: float = Field(
         0.25, ge=0, lt=1, description="of its weight in the goal that a language keeps, more if others do not help it"
     )
@@ -131,6 +134,7 @@ class Align:
         self.prior = np.array([prior.shares[arm] for arm in self.arms])
         self.goal, self.language_of = classroom.goal, classroom.language_of
         self._served: dict[Arm, float] = {}
+        self.supply = Supply(config.epochs, classroom)
         self._rng = rng
         self._step: int | None = None  # of the last choice
         self.shares = self._shares()
@@ -155,11 +159,10 @@ class Align:
 
     def tell(self, observation: Observation) -> Mapping[Arm, float] | None:
         """The rewards are the mean dot products of the arms played."""
-        if not self.watches:
-            return None
         found = {measure: measured(observation, measure) for measure in self.watches}
         for measure, value in found.items():
             _check(value, self.arms, measure, observation.step)
+        self.supply.learn(observation.seen, observation.step)
         aligned: Mapping[Arm, Aligned] = {} if self.measure is None else found.get(self.measure, {})
         if self.gate is not None and self.gate.measure in found:
             self.gate.learn(found[self.gate.measure], observation.seen, observation.step)
@@ -182,7 +185,8 @@ class Align:
         tilted = self.prior * np.exp(self.tilt.values) * self._openness()
         kept = self._kept()
         shares: FloatArray = (1 - kept.sum()) * tilted / tilted.sum() + kept
-        return shares
+        most = np.where(self._openness() > 0, np.maximum(self.supply.most, self.config.floor), 0.0)
+        return capped(shares, most)
 
     def _hear(self, served: Mapping[Arm, float]) -> None:
         """How far others serve each language; what was found before counts for half."""
@@ -213,16 +217,51 @@ class Align:
     def state_dict(self) -> State:
         gate = None if self.gate is None else self.gate.state_dict()
         rng = self._rng.bit_generator.state
-        served = dict(self._served)
-        return {"rng": rng, "step": self._step, "tilt": self.tilt.state_dict(), "served": served, "gate": gate}
+        parts = {"tilt": self.tilt.state_dict(), "supply": self.supply.state_dict(), "gate": gate}
+        return {"rng": rng, "step": self._step, "served": dict(self._served), **parts}
 
     def load_state_dict(self, state: State) -> None:
         self._rng.bit_generator.state, self._step = state["rng"], state["step"]
         self.tilt.load_state_dict(state["tilt"])
+        self.supply.load_state_dict(state["supply"])
         self._served = dict(state["served"])
         if self.gate is not None:
             self.gate.load_state_dict(state["gate"])
         self.shares = self._shares()
+
+
+class Supply:
+    """The largest share of each arm for the rest of the run, if no text is to be seen more than so many times."""
+
+    def __init__(self, epochs: float | None, classroom: Classroom) -> None:
+        self.arms, self.steps, self.update_tokens = classroom.arms, classroom.steps, classroom.update_tokens
+        limited = epochs is not None and classroom.tokens and self.update_tokens
+        tokens = [epochs * classroom.tokens[arm] if epochs and limited else math.inf for arm in self.arms]
+        self.tokens = np.array(tokens, dtype=float)  # that the student may see of each
+        self.learn({}, 0)
+
+    def learn(self, seen: Mapping[Arm, int], step: int) -> None:
+        left = self.tokens - np.array([seen.get(arm, 0) for arm in self.arms])
+        self.most: FloatArray = np.maximum(left, 0.0) / max(1, (self.steps - step) * self.update_tokens)
+
+    def state_dict(self) -> State:
+        return {"most": self.most.copy()}
+
+    def load_state_dict(self, state: State) -> None:
+        self.most = np.array(state["most"], dtype=float)
+
+
+def capped(shares: FloatArray, most: FloatArray) -> FloatArray:
+    """Shares of at most ``most``; what is cut off goes to the others in proportion to theirs."""
+    full = np.zeros(len(shares), dtype=bool)
+    found: FloatArray = shares if most.sum() > 1 else most / most.sum()
+    if most.sum() <= 1:
+        return found
+    while (found > most).any():
+        full |= found > most
+        others = np.where(full, 0.0, shares)
+        found = np.where(full, most, (1 - most[full].sum()) * others / others.sum())
+    return found
 
 
 class Tilt:
