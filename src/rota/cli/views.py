@@ -220,7 +220,7 @@ def model_name(evaluation: Evaluation) -> str:
 def window_table(selection: Selection) -> Group:
     """Dev BLEU and dev loss of every window of checkpoints; an asterisk marks the best one."""
     window, windows, select = selection.best, selection.windows, selection.select
-    table = _table()
+    table = _table(gap=1)
     for name in ("last step", *window.averages, "dev loss", ""):
         table.add_column(name, justify="right")
     for each in windows:
