@@ -369,7 +369,8 @@ def _side_by_side(title: str, corner: str, rows: Sequence[str], columns: Mapping
     """Columns under their names; those that do not fit the width follow in another table with the same rows."""
     room = console.width - max(map(len, [corner, *rows])) - 2
     tables = []
-    for names in _blocks({name: max(map(len, [name, *cells])) + 2 for name, cells in columns.items()}, room):
+    widths = {name: max(len(name), *(len(cell) for cell in cells)) + 2 for name, cells in columns.items()}
+    for names in _blocks(widths, room):
         table = _table(gap=1)
         table.add_column(corner)
         for name in names:
