@@ -113,7 +113,9 @@ def fresh(run: Path, folder: Path, way: EvaluationConfig) -> Translations:
     of_run = Run(run)
     for path in (of_run.about_path, of_run.subwords_path, of_run.checkpoints_folder):
         (folder / path.name).symlink_to(path.resolve())
-    return Translations(Loader(folder, "cpu", keep=4), SELECTION_PART, way.selecting, EncoderCache())
+    return Translations(
+        Loader(folder, "cpu", keep=4), SELECTION_PART, way.selecting, cache=EncoderCache(), together=True
+    )
 
 
 def timed(work: Callable[[], object]) -> float:

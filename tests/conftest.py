@@ -1,5 +1,8 @@
+import io
 import logging
+import runpy
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -26,8 +29,6 @@ def rota(monkeypatch, capsys):
     def run(*arguments, stdin=None):
         monkeypatch.setattr(sys, "argv", ["rota", *map(str, arguments)])
         if stdin is not None:
-            import io
-
             monkeypatch.setattr(
                 sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin if isinstance(stdin, bytes) else stdin.encode()))
             )
@@ -38,5 +39,19 @@ def rota(monkeypatch, capsys):
             code = 0 if end.code is None else end.code
         output = capsys.readouterr()
         return code, output.out, output.err
+
+    return run
+
+
+@pytest.fixture
+def docs_script(monkeypatch, capsys):
+    """Runs a script of docs/ in this process; gives the lines that it prints for these lines."""
+
+    def run(name, *arguments, lines):
+        monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+        capsys.readouterr()
+        runpy.run_path(str(Path(__file__).parents[1] / "docs" / name), run_name="__main__")
+        return capsys.readouterr().out.split("\n")[:-1]
 
     return run

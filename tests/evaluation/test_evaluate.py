@@ -1,8 +1,10 @@
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from pydantic import ValidationError
 from window_cases import LOW, damage, make_config, make_run, selection_references, windows_of, write_translations
 
@@ -135,11 +137,52 @@ def test_an_evaluation_that_was_stopped_goes_on(run, store):
     assert len(entries(run)) == 9
 
 
+@pytest.fixture
+def same_threads() -> Iterator[None]:
+    """The command changes the number of torch's threads for the whole process."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("same_threads")
+def test_several_processes_write_the_same_files(rota, run):
+    assert rota("evaluate", run, "--threads", 1, "--beam", 2)[0] == 0
+    alone = {path.name: path.read_bytes() for path in (run / "translations").iterdir()}
+    scores = (run / "evals.jsonl").read_bytes()
+    assert len(alone) == 3
+    for path in (run / "translations", run / "evals.jsonl", run / "translations.jsonl"):
+        path.rename(path.with_name(f"old-{path.name}"))
+    assert rota("evaluate", run, "--threads", 2, "--beam", 2)[0] == 0
+    assert {path.name: path.read_bytes() for path in (run / "translations").iterdir()} == alone
+    assert (run / "evals.jsonl").read_bytes() == scores
+
+
+@pytest.mark.usefixtures("same_threads")
+def test_the_command_translates_the_same_with_two_cores(rota, run, monkeypatch):
+    monkeypatch.setattr("rota.student.search.batches.LOGITS", 1)  # one sentence a batch
+    text = "la la\nlala\n\nkile mite sano\nla\n"
+    outputs = [rota("translate", run, "-l", "lala", "--threads", count, stdin=text)[1] for count in (1, 2)]
+    assert outputs[0] == outputs[1]
+    assert outputs[0].count("\n") == 5
+
+
+def test_a_language_that_is_complete_is_kept_when_two_processes_are_stopped(run, store):
+    def stop(stage, done, total):
+        if stage == "translating lali" and done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(run, store, EvaluationConfig(beam=2), progress=stop, processes=2)
+    evaluate(run, store, EvaluationConfig(beam=2))
+    assert len(entries(run)) == 9
+
+
 def test_ctrl_c_ends_the_command_and_says_that_nothing_is_lost(rota, run, monkeypatch):
     def press(*_arguments, **_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Translator, "translate", press)
+    monkeypatch.setattr(Translator, "translate_each", press)
     code, output, _ = rota("evaluate", run)
     assert code == 130
     assert "what has been translated is kept" in " ".join(output.split())

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from suite_cases import write_suite
 
+from rota import api
 from rota.config import parse_config
 from rota.experiments.jobs import (
     Job,
@@ -17,8 +18,10 @@ from rota.experiments.jobs import (
     plan,
     rough_update,
     together,
+    write_description,
 )
 from rota.experiments.suite import load_suite
+from rota.report.assemble import make_report
 
 STUDY = Path(__file__).parents[2] / "docs" / "results" / "laptop"
 REMEDY = "copy it again, or delete the run and train it again"
@@ -252,11 +255,32 @@ def test_what_is_left_of_a_job_is_its_updates_and_its_scoring(tmp_path):
     pace = Pace({"uniform": 0.25, "other": 0.75}, 40.0)
     assert pace.seconds(uniform, Status("done", 80)) == 0
     assert pace.seconds(uniform, Status("trained", 80)) == 40
+    assert pace.seconds(uniform, Status("trained", 60)) == 40, "it stopped early"
     assert pace.seconds(uniform, Status("partial", 60)) == 45  # 20 updates
     assert pace.seconds(uniform, Status("another", 60)) == 0, "nothing will be done to it"
     assert pace.seconds(uniform, Status("damaged")) == 0
     assert pace.seconds(warm, Status("missing")) == 80, "a row that has not begun is like the mean of the others, 0.5"
     assert Pace({"uniform": 0.25}, None).seconds(uniform, Status("partial", 60)) == 5
+
+
+def test_a_run_that_stopped_early_is_trained_scored_and_reported_where_it_ended(tmp_path):
+    """No loss falls by nine nats: over at the second validation, of the row that has the rule."""
+    rule = {"patience": 1, "smallest_change": 9}
+    row = {"teacher": "uniform", "training": {"early_stopping": rule}, "evaluation": {"select": "loss", "window": 1}}
+    suite = load_suite(write_suite(tmp_path, more=f"  early: {json.dumps(row)}\n"))
+    shorter = ["training.steps=12", "training.validate_every=4", "training.checkpoint_every=3"]
+    out = tmp_path / "runs"
+    early, whole = plan(suite, out, rows=["early", "uniform"], seeds=[1], overrides=shorter)
+    write_description(suite, out, [early, whole])
+    loops = [api.train(job.config, job.folder) for job in (early, whole)]
+    assert [loop.step for loop in loops] == [8, 12]
+    assert (look(early).state, look(early).step) == ("trained", 8)
+    api.evaluate(early.folder)
+    assert look(early).state == "done"
+    page = make_report([out], tmp_path / "report").page.read_text()
+    words = "stopped early at step 8 of 12; the last validation has not been better than the dev loss"
+    assert page.count(words) == 1
+    assert "1 run stopped early" in page
 
 
 @pytest.mark.parametrize(

@@ -149,6 +149,14 @@ def test_the_code_in_the_model_card_translates_as_we_do(run, ours, tmp_path, cap
         assert capsys.readouterr().out.strip() == ours.translate(["dəniz é largo"], "az", to="en")[0]
 
 
+def test_the_scripts_of_the_docs_take_a_second_language(run, ours, exported, docs_script):
+    scripts = {"use_transformers.py": exported[0], "use_ctranslate2.py": run.parent / "ct2"}
+    for source, target in ROUTES.values():
+        expected = ours.translate(TEXTS[source], source, to=target)
+        for script, folder in scripts.items():
+            assert docs_script(script, folder, source, target, lines=TEXTS[source]) == expected, (script, target)
+
+
 def test_the_command_takes_from_and_to(rota, run, ours, tmp_path):
     folder = export(run, tmp_path / "ct2", to="ctranslate2")
     for model in (run, folder):

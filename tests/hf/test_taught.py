@@ -2,23 +2,30 @@
 
 import json
 import re
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "teachers"))
+
 from hf_cases import ALIGN, DQN, TSCL, Killed, collate, language, make, model, records
+from sb3_cases import actor, q_network, write_model
 from torch.utils.data import IterableDataset
 from transformers import EarlyStoppingCallback, Seq2SeqTrainer, Seq2SeqTrainingArguments
 
 from rota.hf import Lessons, LessonSampler, taught
-from rota.hf.report import shares_over_time, write_report
+from rota.hf.report import shares_over_time, updates_by_arm, write_report
 from rota.hf.sources import SourceGainOfExamples, lenders, with_source_of
 from rota.hf.student import Examples, ExampleSets, ModelStudent
 from rota.hf.trainer import _check as check_trainer
 from rota.hf.trainer import _probe as make_trainers_probe
 from rota.measures import Alignment, SourceGain
 from rota.settings import ConfigError
+from rota.teachers.sb3 import read_policy
 from rota.training.turns import Window
 from rota.types import SentenceLosses
 
@@ -65,6 +72,36 @@ def test_a_run_that_was_killed_and_resumed_equals_one_that_was_not(tmp_path, tea
     assert len(records(tmp_path / "whole")) == 16
     weights, again = whole.model.state_dict(), resumed.model.state_dict()
     assert all(torch.equal(weights[name], again[name]) for name in weights)
+
+
+POLICIES = {"ppo": actor(5, 2), "ppo-mixture": actor(5, 2, spread=0.5), "dqn": q_network(5, 2)}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_policy_of_stable_baselines3_teaches_a_trainer_and_resumes(tmp_path, policy):
+    """By hand: the policy chooses after update 4, 8 and 12, from dev losses, shares so far and the time gone."""
+    path = write_model(tmp_path / "model.zip", POLICIES[policy])
+    test_a_run_that_was_killed_and_resumed_equals_one_that_was_not(
+        tmp_path, {"name": "sb3", "model": str(path), "decide_every": 4}
+    )
+    steps, told = records(tmp_path / "whole"), records(tmp_path / "whole", "observations")
+    assert {entry["why"] for entry in steps[:4]} == {"explore"}, "it has seen nothing yet"
+    why = {"ppo": "sampled", "ppo-mixture": "policy", "dqn": "exploit"}
+    assert {entry["why"] for entry in steps[4:]} == {why[policy]}
+    if policy == "ppo-mixture":
+        assert all(sum(entry["examples_by_arm"].values()) == 8 for entry in steps[4:])
+        return
+    for entry in told[:-1]:
+        played = [each["arm"] for each in steps[: entry["played"]]]
+        shares = [played.count(arm) / len(played) for arm in ("az", "tr")]
+        losses = [entry["dev_loss"][arm] for arm in ("az", "tr")]
+        values = read_policy(path).outputs(np.array([*losses, *shares, entry["played"] / 16]))
+        place, chosen = int(values.argmax()), steps[entry["step"]]
+        if policy == "dqn":
+            assert (chosen["arm"], chosen["probability"]) == (("az", "tr")[place], 1.0)
+        else:
+            chances = np.exp(values) / np.exp(values).sum()
+            assert chosen["probability"] == pytest.approx(chances[("az", "tr").index(chosen["arm"])], rel=1e-4)
 
 
 def test_align_moves_shares(tmp_path):
@@ -325,6 +362,25 @@ def test_the_summary_names_the_share_that_changed_most(tmp_path):
         tmp_path, tmp_path, LessonSampler({"az": 20, "tr": 20}, update=4, steps=160), "late"
     ).read_text()
     assert "The share of az changed most: from 100% of the first fifth to 0% of the last." in page
+
+
+def test_an_update_on_a_mixture_counts_for_each_of_its_arms():
+    entries = [
+        {"step": 1, "arm": "mixture", "examples_by_arm": {"az": 6, "tr": 2}},
+        {"step": 2, "arm": "tr"},
+    ]
+    assert updates_by_arm(entries) == {"az": 0.75, "tr": 1.25}
+    assert shares_over_time(entries, ["az", "tr"])[1].tolist() == [[0.75, 0.0], [0.25, 1.0]]
+
+
+def test_the_report_of_mixed_batches_shows_what_was_in_them(tmp_path):
+    lessons, trainer = make(tmp_path / "run", "mixed", steps=4, eval_strategy="no")
+    trainer.train()
+    drawn = [entry["examples_by_arm"] for entry in records(tmp_path / "run")]
+    az = sum(each.get("az", 0) for each in drawn)
+    assert sum(sum(each.values()) for each in drawn) == 32
+    page = lessons.report(tmp_path / "report").read_text()
+    assert f"<td>{az / 32:.1%}</td><td>{az / 20:.2f}</td>" in page
 
 
 def test_shares_over_time_are_those_of_the_windows():

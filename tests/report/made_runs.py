@@ -16,7 +16,7 @@ def make_run(
     ``records``: ``dev_losses``, step to language to loss; ``scores``, metric to language to score; ``chosen``, extra
     fields of the scores such as ``select``; ``selected``, the step of the best model; ``observations`` and
     ``decisions``, entries as training writes them, the latter by step; ``alarms`` and ``spot_checks`` likewise;
-    ``goal``, as in the config.
+    ``goal``, as in the config; ``dev_scores``, step to metric to language to score; ``stops``, entries.
     """
     folder.mkdir(parents=True)
     done = steps if done is None else done
@@ -30,7 +30,14 @@ def make_run(
     entries = [step_entry(step, arm) | decisions.get(step, {}) for step, arm in enumerate(taken, start=1)]
     write_lines(folder / "steps.jsonl", entries)
     losses = records.get("dev_losses", {})
-    write_lines(folder / "validations.jsonl", [{"step": step, "dev_loss": loss} for step, loss in losses.items()])
+    dev_scores = records.get("dev_scores", {})
+    if dev_scores:
+        about["config"]["training"]["dev_sentences"] = 8
+        write_json(folder / "run.json", about)
+    validated = [{"step": step, "dev_loss": loss, **dev_scores.get(step, {})} for step, loss in losses.items()]
+    write_lines(folder / "validations.jsonl", validated)
+    if "stops" in records:
+        write_lines(folder / "stops.jsonl", records["stops"])
     write_lines(folder / "observations.jsonl", records.get("observations", []))
     if "spot_checks" in records:
         write_lines(folder / "spot_checks.jsonl", records["spot_checks"])

@@ -160,6 +160,24 @@ def test_an_episode_of_a_real_student_is_a_run(config, tmp_path):
         StudentEnv(config, decide_every=3, folder=tmp_path / "runs").reset()
 
 
+def test_an_episode_is_over_where_early_stopping_ends_the_run(config, tmp_path):
+    values = config.dump()
+    # Nothing falls by five nats: the second validation, at update 4, ends the run in the middle of the second step.
+    rule = {"validate_every": 2, "early_stopping": {"patience": 1, "smallest_change": 5.0}}
+    values["training"] |= rule
+    env = StudentEnv(parse_config(values), decide_every=3, folder=tmp_path / "runs")
+    steps = play(env, [0, 1])
+    env.close()
+    assert [over for _, _, over, _ in steps] == [False, False, True]
+    assert [info["step"] for _, _, _, info in steps] == [0, 3, 4]
+    run = Run(tmp_path / "runs" / "episode-1")
+    assert [entry["arm"] for entry in run.read("steps")] == ["lala"] * 3 + ["lato"]
+    assert [entry["step"] for entry in run.read("stops")] == [4]
+    assert run.is_trained
+    assert [entry["dev_loss"] for entry in run.read("observations")] == [info["losses"] for _, _, _, info in steps[1:]]
+    assert sum(reward for _, reward, _, _ in steps) == pytest.approx(steps[0][3]["loss"] - steps[-1][3]["loss"])
+
+
 def test_a_real_student_is_trained_on_a_mixture_and_its_folder_goes(config):
     env = StudentEnv(config, decide_every=6, actions="mixture")
     play(env, [np.array([1.0, -1.0], dtype=np.float32)])

@@ -116,10 +116,11 @@ def test_an_nllb_checkpoint_is_tuned_exported_and_loaded_by_transformers(tmp_pat
     assert slow(lines[:12]).input_ids == [list(ids) for ids in tokenizer(lines[:12]).input_ids]
 
 
-def test_m2m100_comes_back_with_its_own_tokenizer(tmp_path):
+def test_m2m100_comes_back_with_its_own_tokenizer(tmp_path, docs_script):
     start = m2m100(tmp_path / "model")
     text = write_text(tmp_path / "text", {"az": 80, "gl": 80})
-    config = settings(tmp_path, {**text, "directions": "both-ways"}, start, subwords={})
+    student = {"learning_rate": {"peak": 0.01}}  # trained until its translations end by themselves
+    config = settings(tmp_path, {**text, "directions": "both-ways"}, start, 200, subwords={}, student=student)
     api.train(config, tmp_path / "run")
     folder = export(tmp_path / "run", tmp_path / "hf", to="hf")
     tokenizer, before = (AutoTokenizer.from_pretrained(each, src_lang="gl") for each in (folder, start))
@@ -137,6 +138,44 @@ def test_m2m100_comes_back_with_its_own_tokenizer(tmp_path):
     exported = CTranslator(export(tmp_path / "run", tmp_path / "ct2", to="ctranslate2"), threads=1)
     clean = [line for line in lines if "水" not in line]
     assert exported.translate(clean, "gl", to="en", beam=2) == ours.translate(clean, "gl", to="en", beam=2)
+    clean, expected = not_empty(clean, ours.translate(clean, "gl", to="en"))
+    assert docs_script("use_transformers.py", folder, "gl", "en", lines=clean) == expected
+    assert docs_script("use_ctranslate2.py", tmp_path / "ct2", "gl", "en", lines=clean) == expected
+
+
+def not_empty(lines, translations):
+    """Without those whose translation is empty: after a target prefix CTranslate2 finds none that is."""
+    kept = [pair for pair in zip(lines, translations, strict=True) if pair[1]]
+    assert len(kept) > 3
+    return [line for line, _ in kept], [translation for _, translation in kept]
+
+
+def test_the_scripts_of_the_docs_and_the_model_card_take_the_codes_of_nllb(tmp_path, tiny_nllb, docs_script, capsys):
+    text = write_text(tmp_path / "text", {"az": 80})
+    codes = {"az": "azj_Latn", "en": "eng_Latn"}
+    both_ways = {**text, "directions": "both-ways"}
+    student = {"learning_rate": {"peak": 0.01}}  # trained until its translations end by themselves
+    config = settings(tmp_path, both_ways, tiny_nllb, 200, subwords={"codes": codes}, student=student)
+    api.train(config, tmp_path / "run")
+    exports = {to: export(tmp_path / "run", tmp_path / to, to=to) for to in ("hf", "ctranslate2")}
+    scripts = {"use_transformers.py": exports["hf"], "use_ctranslate2.py": exports["ctranslate2"]}
+    ours = Translator.load(tmp_path / "run", device="cpu")
+    found = set()
+    for source, target in (("en", "az"), ("az", "en")):
+        lines = [pair[source == "en"] for pair in pairs("az", 9, 7)]
+        lines, expected = not_empty(lines, ours.translate(lines, source, to=target))
+        found |= set(expected)
+        for script, folder in scripts.items():
+            assert docs_script(script, folder, codes[source], codes[target], lines=lines) == expected, (script, source)
+    assert len(found) > 1
+    for to, folder in exports.items():
+        code = (folder / "README.md").read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
+        capsys.readouterr()
+        exec(code.replace("FOLDER", repr(str(folder))).replace("TEXT", repr(lines[0])), {})
+        assert capsys.readouterr().out == f"{ours.translate(lines[:1], 'az', to='en')[0]}\n", to
+    for script, folder in scripts.items():
+        with pytest.raises(SystemExit, match="the model has no language 'az'; its README.md lists them"):
+            docs_script(script, folder, "az", "eng_Latn", lines=["the old boat"])
 
 
 @pytest.mark.parametrize("make", [nllb, m2m100, lambda folder: nllb(folder, fast=False, kind="unigram")])

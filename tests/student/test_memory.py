@@ -161,13 +161,13 @@ SOURCES = [np.array(source) for source, _ in random_pairs(*((length, 1) for leng
 
 def fit(monkeypatch, most):
     """The memory holds a search of so many sentences; returns the numbers of sentences that were tried."""
-    tried, plain = [], search._search
+    tried, plain = [], search.batches._search
 
     def attempt(networks, sources, *rest):
         tried.append(len(sources))
         return plain(networks, sources, *rest) if len(sources) <= most else run_out_of_memory()
 
-    monkeypatch.setattr(search, "_search", attempt)
+    monkeypatch.setattr(search.batches, "_search", attempt)
     return tried
 
 
@@ -201,7 +201,7 @@ def test_a_sentence_that_does_not_fit_is_told_of_with_the_beam(monkeypatch):
 
 
 def test_other_errors_of_a_search_are_passed_on(monkeypatch):
-    monkeypatch.setattr(search, "_search", lambda *_: torch.zeros(2, 3) @ torch.zeros(2, 3))
+    monkeypatch.setattr(search.batches, "_search", lambda *_: torch.zeros(2, 3) @ torch.zeros(2, 3))
     with pytest.raises(RuntimeError, match="cannot be multiplied"):
         search.translate([make_network()], SOURCES)
 

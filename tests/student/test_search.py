@@ -9,7 +9,8 @@ import torch
 from student_cases import make_network, random_pairs, states_of
 
 from rota.student import search
-from rota.student.search import Hypothesis, best_continuations, largest, translate
+from rota.student.search import Hypothesis, translate
+from rota.student.search.beams import best_continuations, largest
 from rota.student.transformer import Transformer, logits
 
 LENGTHS = (7, 2, 12, 4, 4, 1, 9)
@@ -123,7 +124,7 @@ def test_the_batch_does_not_matter_and_the_order_is_kept(batch_tokens):
 
 
 def test_a_large_vocabulary_makes_small_batches(monkeypatch):
-    monkeypatch.setattr(search, "LOGITS", 23 * 2 * 3)
+    monkeypatch.setattr(search.batches, "LOGITS", 23 * 2 * 3)
     seen: list[int] = []
     found = translate([chatty(1)], sources(*LENGTHS), beam=2, progress=seen.append)
     assert seen == [3, 3, 1]

@@ -80,6 +80,20 @@ def test_a_branch_is_bit_for_bit_the_run_that_trains_its_warm_up_itself(tmp_path
     assert contents(tmp_path / "branch") == contents(tmp_path / "whole")
 
 
+@pytest.mark.parametrize("patience", [1, 3])
+def test_early_stopping_ends_a_branch_where_it_ends_the_whole_run(tmp_path, patience):
+    """No loss falls by a hundred nats: over at the second validation, in the warm-up, or at the fourth, after it."""
+    rule = {"early_stopping": {"patience": patience, "smallest_change": 100.0}}
+    whole = config("temperature", training=rule | {"validate_every": 4})
+    api.train(whole, tmp_path / "whole")
+    stem = train_stem(tmp_path, whole)
+    loop = api.train(whole, tmp_path / "branch", stem=stem)
+    run, alone = Run(tmp_path / "branch"), Run(tmp_path / "whole")
+    assert loop.is_over
+    assert (run.end, run.stop, run.is_trained) == (4 + 4 * patience, alone.stop, True)
+    assert contents(run.folder) == contents(alone.folder)
+
+
 def test_several_runs_branch_from_one_stem_and_leave_it_as_it_was(tmp_path):
     stem = train_stem(tmp_path, config("uniform"))
     before = contents(stem)

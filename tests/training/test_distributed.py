@@ -17,6 +17,7 @@ import torch
 
 from rota.config import parse_config
 from rota.data.batches import make_stream
+from rota.runs import Run
 from rota.runs.records import read_record
 from rota.student.config import StudentConfig
 from rota.student.nmt import build_student
@@ -83,6 +84,28 @@ def test_two_processes_train_as_one(folder, alone, together):
     one, two = (list(read_record(folder / "runs" / name / "validations.jsonl")) for name in (alone, together))
     assert [entry["dev_loss"] for entry in two] == [pytest.approx(entry["dev_loss"], abs=1e-4) for entry in one]
     assert found[0]["loss"] - found[-1]["loss"] > 0.5, "a run that learns nothing would be equal too"
+
+
+def test_two_processes_stop_early_together_where_one_does(folder):
+    """Nothing falls by five nats: over at the second validation."""
+    assert codes(folder, "two-stop") == codes(folder, "two-stop-again") == [0, 0], said(folder, "two-stop", 0)
+    one, two = (Run(folder / "runs" / name) for name in ("one-stop", "two-stop"))
+    assert [entry["step"] for entry in two.read("steps")] == list(range(1, 7))
+    assert (one.end, two.end, two.is_trained) == (6, 6, True)
+    assert len(list(two.read("stops"))) == 1
+    assert two.stop["best"] == pytest.approx(one.stop["best"], abs=1e-4)
+    assert "stopped early at step 6 of 18" in said(folder, "two-stop", 0)
+    assert said(folder, "two-stop", 1) == ""
+
+
+def test_two_processes_stop_by_the_translations_of_the_first(folder):
+    """No chrF rises by a hundred points: over at the third validation, the run cut in two between them."""
+    assert codes(folder, "two-stop-chrf") == codes(folder, "two-stop-chrf-on") == [0, 0]
+    run = Run(folder / "runs" / "two-stop-chrf")
+    assert (run.end, run.stop["best_step"], run.is_trained) == (12, 4, True)
+    scored = list(run.read("validations"))
+    assert [entry["step"] for entry in scored] == [4, 8, 12]
+    assert run.stop["best"] == pytest.approx(np.mean(list(scored[0]["chrf"].values())))
 
 
 def test_two_processes_that_begin_from_a_stem_take_all_of_it(folder):

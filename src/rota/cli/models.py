@@ -39,7 +39,14 @@ def translate(
         bool, typer.Option("--selected", help="The model that rota evaluate --select found best, perhaps an ensemble.")
     ] = False,
     beam: Annotated[int, typer.Option(help="Beam size; 1 is greedy.", min=1)] = 5,
-    threads: Annotated[int | None, typer.Option(help="Threads.", min=1, show_default="one for each core")] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            help="Cores to use: so many batches are translated at the same time.",
+            min=1,
+            show_default="one for each core",
+        ),
+    ] = None,
 ) -> None:
     """Translate text from standard input, one sentence a line, to standard output.
 
@@ -64,6 +71,7 @@ def translate(
 def _open(model: Path, step: int | None, threads: int | None, *, selected: bool) -> Translator | CTranslator:
     from rota.evaluation.translator import Translator
     from rota.export.ctranslate import CTranslator, is_ctranslate2
+    from rota.student.hardware import use_threads
 
     if selected and step is not None:
         raise ValueError(f"--selected and --step {step} name two models; give one of them")
@@ -75,13 +83,10 @@ def _open(model: Path, step: int | None, threads: int | None, *, selected: bool)
         return CTranslator(model, threads=threads)
     if (model / "model.safetensors").is_file():
         raise ValueError(f"{model} is for transformers (see its README.md); give a run, or export --to ctranslate2")
-    if threads is not None:
-        import torch
-
-        torch.set_num_threads(threads)
-    if selected:
-        return Translator.load_selected(model)
-    return Translator.load(model, step=step)
+    cores = use_threads(threads)
+    translator = Translator.load_selected(model) if selected else Translator.load(model, step=step)
+    translator.processes = cores
+    return translator
 
 
 def _chunks(lines: Iterator[str], size: int) -> Iterator[list[str]]:

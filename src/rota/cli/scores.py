@@ -72,6 +72,14 @@ def evaluate(
             show_default="no COMET",
         ),
     ] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            help="Cores to use: so many batches are translated at the same time.",
+            min=1,
+            show_default="one for each core",
+        ),
+    ] = None,
 ) -> None:
     """Translate the test sets with a trained run and score them with BLEU, chrF and cross-entropy.
 
@@ -89,6 +97,7 @@ def evaluate(
         select_beam=select_beam,
         length_penalty=length_penalty,
         metrics=metrics,
+        threads=threads,
     )
     if scorer is not None:
         evaluation = _with_comet(run, evaluation, scorer)
@@ -99,16 +108,23 @@ def evaluate(
 
 
 def evaluate_with_display(
-    run: Path, *, split: str = "test", step: int | None = None, **changes: Unpack[Changes]
+    run: Path,
+    *,
+    split: str = "test",
+    step: int | None = None,
+    threads: int | None = None,
+    **changes: Unpack[Changes],
 ) -> Evaluation:
     """Scores of a run under a progress bar; options override the settings of its config."""
     from rota import api
+    from rota.student.hardware import use_threads
 
     which = _split(split)
     views.log_to_console()
     try:
         with views.ProgressBar() as progress:
-            return api.evaluate(run, split=which, step=step, progress=progress, **changes)
+            cores = use_threads(threads)
+            return api.evaluate(run, split=which, step=step, progress=progress, processes=cores, **changes)
     except KeyboardInterrupt:
         views.say("stopped; what has been translated is kept, and the same command resumes from there")
         raise SystemExit(128 + signal.SIGINT) from None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rota.data.corpora.parallel import Pair
 from rota.data.store import SUBWORDS, Store
 from rota.evaluation.config import EvaluationConfig
 from rota.evaluation.losses import DETAILS, Losses, check_unchanged
@@ -62,44 +63,56 @@ def evaluate(
     step: int | None = None,
     device: str = "auto",
     progress: Progress = lambda *_: None,
+    processes: int = 1,
 ) -> Evaluation:
     """Scores of every language, which are also recorded in the run's folder beside its translations.
 
     The model is the window of checkpoints that ends with ``step``, else the selected one, else that of the last step.
+    ``processes`` translate at the same time, if the model is on a CPU.
     """
     loader = Loader(folder, device, keep=config.checkpoints)
     check_data(loader.run, store, split)
     selection = None
     if step is None and config.select is not None:
         store.check("dev")
-        selection = select_window(loader, store, config, progress)
+        selection = select_window(loader, store, config, progress, processes=processes)
     if selection is None:
         model = Model(loader.run.checkpoints().window(config.checkpoints, step), config.combine)
     else:
         model = Model(selection.best.steps, config.combine, selection.select)
     weights = loader.weights(model)
     _check_recorded(loader.run, model, weights)
-    translations, losses = Translations(loader, split, config), Losses(loader, model, split, store, progress)
-    scores: dict[Arm, list[Score]] = {}
+    pairs = {arm: store.text(split, arm) for arm in store.languages}
     paths: dict[Arm, Path] = {}
-    sentences: dict[Arm, int] = {}
+    if config.translated:
+        translations = Translations(loader, split, config, processes=processes)
+        paths = _translate(translations, model, pairs, progress)
+    losses = Losses(loader, model, split, store, progress)
+    scores: dict[Arm, list[Score]] = {}
     hashes: dict[Arm, dict[str, str]] = {}
     for arm in store.languages:
-        pairs = store.text(split, arm)
-        scores[arm], sentences[arm] = [], len(pairs)
-        hashes[arm] = {"weights": weights, "references": text_hash([reference for _, reference in pairs])}
-        if config.translated:
-            counter = Counter(f"translating {arm}", len(pairs), progress)
-            paths |= translations.of(model, {arm: [source for source, _ in pairs]}, counter)
-            counter.reach(len(pairs))
-            references = [reference for _, reference in pairs]
-            scores[arm] += score(read_lines(paths[arm]), references, metrics=config.translated)
+        references = [reference for _, reference in pairs[arm]]
+        hashes[arm] = {"weights": weights, "references": text_hash(references)}
+        scores[arm] = score(read_lines(paths[arm]), references, metrics=config.translated) if config.translated else []
         if "loss" in config.metrics:
             scores[arm].append(losses.of(arm))
+    sentences = {arm: len(each) for arm, each in pairs.items()}
     run, low = loader.run, store.low_resource
     evaluation = Evaluation(model, split, scores, low, paths, sentences, selection, run.goal, run.routes)
     _record(loader.run, evaluation, config, hashes)
     return evaluation
+
+
+def _translate(
+    translations: Translations, model: Model, pairs: Mapping[Arm, Sequence[Pair]], progress: Progress
+) -> dict[Arm, Path]:
+    """The files of all languages, with a progress bar for each."""
+    counters = {arm: Counter(f"translating {arm}", len(each), progress) for arm, each in pairs.items()}
+    sources = {arm: [source for source, _ in each] for arm, each in pairs.items()}
+    paths = translations.of(model, sources, lambda arm, finished: counters[arm].add(finished))
+    for counter in counters.values():
+        counter.reach(counter.total)
+    return paths
 
 
 def check_data(run: Run, store: Store, split: Split) -> None:

@@ -79,7 +79,12 @@ class Selection:
 
 
 def select_window(
-    loader: Loader, store: Store, config: EvaluationConfig, progress: Progress = lambda *_: None
+    loader: Loader,
+    store: Store,
+    config: EvaluationConfig,
+    progress: Progress = lambda *_: None,
+    *,
+    processes: int = 1,
 ) -> Selection:
     """Judge every window, write ``selection.json``, and return it; what has been translated already is reused.
 
@@ -94,7 +99,9 @@ def select_window(
     sentences = {arm: len(each) for arm, each in pairs.items()}
     losses = dev_losses(run)
     # Every network is in several windows: its encoder need not read the sentences again.
-    translations = Translations(loader, SELECTION_PART, config.selecting, EncoderCache())
+    translations = Translations(
+        loader, SELECTION_PART, config.selecting, cache=EncoderCache(), processes=processes, together=True
+    )
     windows = run.checkpoints().windows(config.checkpoints)
     counter = Counter(f"selecting ({len(windows)} windows)", len(windows) * sum(sentences.values()), progress)
     found: list[Window] = []
@@ -148,7 +155,8 @@ def dev_bleu(
     translations: Translations, model: Model, pairs: Mapping[Arm, Sequence[Pair]], counter: Counter
 ) -> dict[Arm, float]:
     """Corpus BLEU of each language's sentences, which are translated first unless that was done before."""
-    paths = translations.of(model, {arm: [source for source, _ in each] for arm, each in pairs.items()}, counter)
+    sources = {arm: [source for source, _ in each] for arm, each in pairs.items()}
+    paths = translations.of(model, sources, lambda _, finished: counter.add(finished))
     references = {arm: [reference for _, reference in each] for arm, each in pairs.items()}
     return {arm: score(read_lines(path), references[arm], metrics=("bleu",))[0].value for arm, path in paths.items()}
 

@@ -5,7 +5,10 @@ Text goes in, its translation comes out: by one checkpoint, by the average of se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import get_args
 
@@ -20,7 +23,7 @@ from rota.runs import Entry, Run
 from rota.runs.standing import Combine, Model, require_selected
 from rota.student.config import StudentConfig
 from rota.student.hardware import find_device, memory_for
-from rota.student.search import EncoderCache, translate
+from rota.student.search import EncoderCache, Part, Search, translate_parts
 from rota.student.transformer import Transformer
 from rota.types import Arm, IntArray
 
@@ -33,12 +36,23 @@ Progress = Callable[[str, int, int], None]
 _REMEDY = "use fewer (--combine last), or leave the GPU out with CUDA_VISIBLE_DEVICES=-1"
 
 
+@dataclass(frozen=True)
+class Text:
+    """Sentences to translate together, each from its language into another (None: the only one that there is)."""
+
+    lines: Sequence[str]
+    languages: Sequence[str]
+    into: Sequence[str | None]
+
+
 class Translator:
     """Networks that share one vocabulary; several of them are an ensemble."""
 
     def __init__(self, networks: Sequence[Transformer], subwords: Subwords, targets: Sequence[str] = ("en",)) -> None:
         self.networks, self.subwords = networks, subwords
         self.targets = tuple(targets)  # the languages that it translates into
+        self.processes = 1
+        """That translate at the same time, if the networks are on a CPU: :func:`rota.student.search.translate_parts`"""
 
     @classmethod
     def load(
@@ -80,23 +94,35 @@ class Translator:
         """
         languages = [language] * len(texts) if isinstance(language, str) else list(language)
         into = [to] * len(texts) if isinstance(to, str) or to is None else list(to)
-        tags = {each: self.subwords.target_tag(each, self.targets) for each in dict.fromkeys(into)}
-        tidied = [tidy(text) for text in texts]
-        indices, sources = self._encode(tidied, languages)
-        first = [tag for index in indices if (tag := tags[into[index]]) is not None]
-        found = translate(
-            self.networks,
-            sources,
-            beam=beam,
-            length_penalty=length_penalty,
-            progress=progress,
-            cache=cache,
-            first=first or None,
-        )
-        translations = [""] * len(texts)
-        for index, text in zip(indices, self.subwords.decode_batch([best.ids for best in found]), strict=True):
-            translations[index] = text
-        return translations
+        told = None if progress is None else lambda _, finished: progress(finished)
+        search = Search(beam=beam, length_penalty=length_penalty)
+        (found,) = self.translate_each([Text(texts, languages, into)], search, progress=told, cache=cache)
+        return found
+
+    def translate_each(
+        self,
+        texts: Sequence[Text],
+        search: Search,
+        *,
+        progress: Callable[[int, int], None] | None = None,
+        cache: EncoderCache | None = None,
+    ) -> Generator[list[str], None, None]:
+        """The translations of one text after the other, as in :func:`rota.student.search.translate_parts`."""
+        encoded = [self._part(text) for text in texts]
+        parts = [part for _, part in encoded]
+        found = translate_parts(self.networks, parts, search, progress=progress, cache=cache, processes=self.processes)
+        for text, (indices, _), hypotheses in zip(texts, encoded, found, strict=True):
+            translations = [""] * len(text.lines)
+            for index, line in zip(indices, self.subwords.decode_batch([best.ids for best in hypotheses]), strict=True):
+                translations[index] = line
+            yield translations
+
+    def _part(self, text: Text) -> tuple[list[int], Part]:
+        """Indices of the lines that are not blank, and what is searched for."""
+        tags = {each: self.subwords.target_tag(each, self.targets) for each in dict.fromkeys(text.into)}
+        indices, sources = self._encode([tidy(line) for line in text.lines], text.languages)
+        first = [tag for index in indices if (tag := tags[text.into[index]]) is not None]
+        return indices, Part(sources, first or None)
 
     def _encode(self, texts: Sequence[str], languages: Sequence[str]) -> tuple[list[int], list[IntArray]]:
         """Indices of the texts that are not blank, and their token ids."""
@@ -192,11 +218,27 @@ class Translations:
     weights, that were changed since are refused: their scores would be those of another model.
     """
 
-    def __init__(self, loader: Loader, part: str, config: EvaluationConfig, cache: EncoderCache | None = None) -> None:
+    def __init__(
+        self,
+        loader: Loader,
+        part: str,
+        config: EvaluationConfig,
+        *,
+        cache: EncoderCache | None = None,
+        processes: int = 1,
+        together: bool = False,
+    ) -> None:
+        """``together``: languages share batches, and all files are written at the end; for small sets."""
         self.loader, self.part, self.config, self._cache = loader, part, config, cache
+        self._processes, self._together = processes, together
 
-    def of(self, model: Model, texts: Mapping[Arm, Sequence[str]], counter: Counter) -> dict[Arm, Path]:
-        """Files with the translations of every language; all that are missing are translated together."""
+    def of(
+        self, model: Model, texts: Mapping[Arm, Sequence[str]], advance: Callable[[Arm, int], None]
+    ) -> dict[Arm, Path]:
+        """Files with the translations of every language, each written when it is complete.
+
+        ``advance`` is told how many sentences were just translated; of languages together it names the first.
+        """
         run = self.loader.run
         paths = {arm: translation_path(run, model, self.part, arm, self.config) for arm in texts}
         weights = self.loader.weights(model)
@@ -206,10 +248,9 @@ class Translations:
         for arm, path in paths.items():
             if arm not in missing and _name(run, path) in known:
                 _check_unchanged(path, known[_name(run, path)], made_from[arm])
-        if missing:
-            found = iter(self._translate(model, missing, counter))
-            for arm, each in missing.items():
-                lines = (" ".join(next(found).split()) for _ in each)  # a model may produce a line break
+        with closing(self._translate(model, missing, advance)) as translated:
+            for arm, found in translated:
+                lines = (" ".join(line.split()) for line in found)  # a model may produce a line break
                 text = "".join(f"{line}\n" for line in lines)
                 entry = {"file": _name(run, paths[arm]), "hash": short_hash(text.encode()), **made_from[arm]}
                 if known.get(entry["file"]) != entry:
@@ -217,16 +258,31 @@ class Translations:
                 write_atomically(paths[arm], text)  # after the entry: a process that is killed makes the file again
         return paths
 
-    def _translate(self, model: Model, texts: Mapping[Arm, Sequence[str]], counter: Counter) -> list[str]:
-        routes = {arm: self.loader.run.route(arm) for arm in texts}
-        return self.loader.translator(model.steps, model.combine).translate(
-            [text for each in texts.values() for text in each],
-            [routes[arm].source for arm, each in texts.items() for _ in each],
-            to=[routes[arm].target for arm, each in texts.items() for _ in each],
-            beam=self.config.beam,
-            length_penalty=self.config.length_penalty,
-            progress=counter.add,
+    def _translate(
+        self, model: Model, texts: Mapping[Arm, Sequence[str]], advance: Callable[[Arm, int], None]
+    ) -> Generator[tuple[Arm, list[str]], None, None]:
+        if not texts:
+            return
+        arms = [list(texts)] if self._together else [[arm] for arm in texts]
+        translator = self.loader.translator(model.steps, model.combine)
+        translator.processes = self._processes
+        found = translator.translate_each(
+            [self._text({arm: texts[arm] for arm in group}) for group in arms],
+            Search(beam=self.config.beam, length_penalty=self.config.length_penalty),
+            progress=lambda number, finished: advance(arms[number][0], finished),
             cache=self._cache,
+        )
+        for group, translations in zip(arms, found, strict=True):
+            lines = iter(translations)
+            for arm in group:
+                yield arm, list(islice(lines, len(texts[arm])))
+
+    def _text(self, texts: Mapping[Arm, Sequence[str]]) -> Text:
+        routes = {arm: self.loader.run.route(arm) for arm in texts}
+        return Text(
+            [line for each in texts.values() for line in each],
+            [routes[arm].source for arm, each in texts.items() for _ in each],
+            [routes[arm].target for arm, each in texts.items() for _ in each],
         )
 
 

@@ -361,7 +361,8 @@ class Pace:
         """For what is still to be done on a job."""
         if status.state == "done" or status.state in REFUSED:
             return 0.0
-        left = job.steps - max(status.step, job.begins)
+        # A run that stopped early is trained too.
+        left = 0 if status.state == "trained" else job.steps - max(status.step, job.begins)
         return left * self._update(job) + (0.0 if job.is_stem else self.evaluation or 0.0)
 
     def _update(self, job: Job) -> float:

@@ -32,7 +32,7 @@ import ctranslate2, tokenizers
 model = ctranslate2.Translator(FOLDER)
 subwords = tokenizers.Tokenizer.from_file(FOLDER + "/tokenizer.json")
 subwords.encode_special_tokens = True
-source = ["__{language}__", *subwords.encode(TEXT).tokens, "</s>"]
+source = ["__{language}__", *subwords.encode(TEXT, add_special_tokens=False).tokens, "</s>"]
 (found,) = model.translate_batch([source], beam_size=5, return_end_token=True, max_decoding_length=2 * len(source) + 11)
 print(subwords.decode([subwords.token_to_id(token) for token in found.hypotheses[0]]))
 ```
@@ -60,7 +60,7 @@ import ctranslate2, tokenizers
 model = ctranslate2.Translator(FOLDER)
 subwords = tokenizers.Tokenizer.from_file(FOLDER + "/tokenizer.json")
 subwords.encode_special_tokens = True
-source = ["__{language}__", *subwords.encode(TEXT).tokens, "</s>"]
+source = ["__{language}__", *subwords.encode(TEXT, add_special_tokens=False).tokens, "</s>"]
 settings = dict(beam_size=5, return_end_token=True, max_decoding_length=2 * len(source) + 11)
 (found,) = model.translate_batch([source], target_prefix=[["__{target}__"]], **settings)
 print(subwords.decode([subwords.token_to_id(token) for token in found.hypotheses[0]]))

@@ -157,6 +157,8 @@ class Lessons:
     def _write(self, step: int, decision: Decision, loss: float) -> None:
         assert self.sampler is not None
         entry: dict[str, Any] = {"step": step, "arm": decision.arm, "why": decision.why}
+        if set(self.sampler.last) != {decision.arm}:  # a mixture
+            entry["examples_by_arm"] = dict(self.sampler.last)
         if self.watches_losses:
             entry["loss"] = loss
         if decision.probability is not None:

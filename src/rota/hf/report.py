@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import io
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -28,16 +28,24 @@ COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a
 
 STYLE: Final = """
 :root { color-scheme: light; }
-body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 54rem; padding: 0 1rem; color: #222;
+body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 62rem; padding: 0 1rem; color: #222;
   background: #fff; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin: 2rem 0 0; }
+h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin: 0; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
 td i { display: inline-block; width: .7em; height: .7em; margin-right: .5em; }
-svg { max-width: 100%; height: auto; }
+.figures { display: grid; gap: 1rem 2rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); }
+figure { margin: 1rem 0 0; }
+svg { width: 100%; height: auto; }
 .wide { overflow-x: auto; }
 p.note { color: #555; margin: .3rem 0; font-size: .95rem; }
+@media (max-width: 40rem) {
+  body { margin: 1rem auto; }
+  table { font-size: .8rem; line-height: 1.3; }
+  th, td { padding: .25rem .3rem; }
+  th { white-space: normal; }
+}
 """
 
 
@@ -55,21 +63,20 @@ def write_report(records: Path, out: Path, sampler: LessonSampler, teacher: str)
         f"<h1>Lessons by {html.escape(teacher)}</h1>",
         f"<p>{_summary(steps, sampler, validations)}</p>",
         f"<div class='wide'>{_table(steps, sampler, validations, gains)}</div>",
-        "<h2>What was trained on</h2>",
-        _picture(lambda axes: _draw_shares(axes, steps, arms)),
+        "<div class='figures'>",
+        _figure("What was trained on", SHARES, lambda axes: _draw_shares(axes, steps, arms)),
     ]
     if len(validations) > 1:
-        parts += ["<h2>Dev losses</h2>", _note("Nats per token of every data set; dashed: the goal.")]
-        parts.append(_picture(lambda axes: _draw_losses(axes, validations, sampler)))
+        parts.append(_figure("Dev losses", DEV_LOSSES, lambda axes: _draw_losses(axes, validations, sampler)))
     if len(gains) > 1:
-        parts += ["<h2>Gain from the source</h2>", _note(SOURCE_GAIN)]
-        parts.append(_picture(lambda axes: _draw_curves(axes, _by_arm(gains, arms), "nats per token")))
+        curves = _by_arm(gains, arms)
+        parts.append(
+            _figure("Gain from the source", SOURCE_GAIN, lambda axes: _draw_curves(axes, curves, "nats per token"))
+        )
     if len(rewards) > 1:
-        parts += [
-            "<h2>Rewards</h2>",
-            _note("What the teacher made of its observations, in means over parts of the run."),
-        ]
-        parts.append(_picture(lambda axes: _draw_curves(axes, _in_parts(_by_arm(rewards, arms), steps), "reward")))
+        means = _in_parts(_by_arm(rewards, arms), steps)
+        parts.append(_figure("Rewards", REWARDS, lambda axes: _draw_curves(axes, means, "reward")))
+    parts.append("</div>")
     viewport = "<meta name='viewport' content='width=device-width, initial-scale=1'>"
     head = (
         f"<!doctype html><html lang='en'><meta charset='utf-8'>{viewport}<title>Lessons</title><style>{STYLE}</style>"
@@ -79,14 +86,18 @@ def write_report(records: Path, out: Path, sampler: LessonSampler, teacher: str)
     return path
 
 
+SHARES: Final = "Shares of the updates, in parts of the run."
+DEV_LOSSES: Final = "Nats per token of every data set; dashed: the goal."
+REWARDS: Final = "What the teacher made of its observations, in means over parts of the run."
 SOURCE_GAIN: Final = (
     "Loss on training examples with the source of another example, minus the loss with their own. Near 0, nothing is"
     " learned from the source: are the lines aligned?"
 )
 
 
-def _note(text: str) -> str:
-    return f"<p class='note'>{html.escape(text)}</p>"
+def _figure(title: str, note: str, draw: Callable[[Any], None]) -> str:
+    words = f"<h2>{title}</h2><p class='note'>{html.escape(note)}</p>"
+    return f"<figure><figcaption>{words}</figcaption>{_picture(draw)}</figure>"
 
 
 def _summary(steps: Sequence[Mapping[str, Any]], sampler: LessonSampler, validations: Sequence[Any]) -> str:
@@ -100,7 +111,7 @@ def _summary(steps: Sequence[Mapping[str, Any]], sampler: LessonSampler, validat
         text += f" The goal's dev loss was {first:.3f} at step {validations[0]['step']:,}"
         text += f" and {last:.3f} at step {validations[-1]['step']:,}."
     fifth = max(1, len(steps) // 5)
-    counts = [Counter(entry["arm"] for entry in part) for part in (steps[:fifth], steps[-fifth:])]
+    counts = [updates_by_arm(part) for part in (steps[:fifth], steps[-fifth:])]
     moved = {arm: (counts[1][arm] - counts[0][arm]) / fifth for arm in sampler.sizes}
     most = max(moved, key=lambda arm: abs(moved[arm]))
     if len(steps) >= 5 * PART:
@@ -110,6 +121,17 @@ def _summary(steps: Sequence[Mapping[str, Any]], sampler: LessonSampler, validat
     return text
 
 
+def updates_by_arm(steps: Sequence[Mapping[str, Any]]) -> Counter[Arm]:
+    """An update on a mixture counts for each arm by its share of the examples."""
+    found: Counter[Arm] = Counter()
+    for entry in steps:
+        examples = entry.get("examples_by_arm", {entry["arm"]: 1})
+        total = sum(examples.values())
+        for arm, count in examples.items():
+            found[arm] += count / total
+    return found
+
+
 Readings = Sequence[tuple[int, Mapping[Arm, Any]]]
 """Steps, and what was found then by arm."""
 
@@ -117,14 +139,14 @@ Readings = Sequence[tuple[int, Mapping[Arm, Any]]]
 def _table(
     steps: Sequence[Mapping[str, Any]], sampler: LessonSampler, validations: Sequence[Any], gains: Readings
 ) -> str:
-    updates = Counter(entry["arm"] for entry in steps)
+    updates = updates_by_arm(steps)
     first, last = (validations[0]["dev_loss"], validations[-1]["dev_loss"]) if validations else ({}, {})
     titles = ["data set", "examples", "updates", "share", "epochs", "first dev loss", "last"]
     titles += ["source gain"] if gains else []
     rows = ["<tr>" + "".join(f"<th>{title}</th>" for title in titles) + "</tr>"]
     for number, (arm, size) in enumerate(sampler.sizes.items()):
         epochs = sampler.examples[arm] / size
-        cells = [f"{size:,}", f"{updates[arm]:,}", f"{updates[arm] / len(steps):.1%}", f"{epochs:.2f}"]
+        cells = [f"{size:,}", f"{updates[arm]:,.0f}", f"{updates[arm] / len(steps):.1%}", f"{epochs:.2f}"]
         cells += [f"{found[arm]:.3f}" if arm in found else "-" for found in (first, last)]
         cells += [f"{gains[-1][1][arm][0]:.3f}" if arm in gains[-1][1] else "-"] if gains else []
         mark = f"<i style='background: {_colour(number)}'></i>"
@@ -138,12 +160,9 @@ def _colour(number: int) -> str:
 
 def shares_over_time(steps: Sequence[Mapping[str, Any]], arms: Sequence[Arm]) -> tuple[FloatArray, FloatArray]:
     """The last step of each part of the run, and (arms, parts) shares of its updates."""
-    index = {arm: number for number, arm in enumerate(arms)}
-    chosen = np.array([index.get(entry["arm"], -1) for entry in steps])
     bounds = _bounds(len(steps))
-    shares = [
-        [(chosen[start:stop] == number).mean() for start, stop in pairwise(bounds)] for number in range(len(arms))
-    ]
+    parts = [updates_by_arm(steps[start:stop]) for start, stop in pairwise(bounds)]
+    shares = [[part[arm] / (part.total() or 1) for part in parts] for arm in arms]
     ends = np.array([steps[stop - 1]["step"] for stop in bounds[1:]], dtype=float)
     return ends, np.array(shares)
 
@@ -206,16 +225,17 @@ def _draw_curves(axes: Any, curves: Curves, title: str) -> None:
     axes.grid(axis="y", color="#ddd", linewidth=0.6)
 
 
-def _picture(draw: Any) -> str:
+def _picture(draw: Callable[[Any], None]) -> str:
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 3.4), layout="constrained")
+    figure = Figure(figsize=(4.9, 3.4), layout="constrained")  # on a phone a point of it is about a pixel
     FigureCanvasSVG(figure)
     axes = figure.add_subplot()
     draw(axes)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower left", ncols=3, frameon=False, handlelength=1.2)
     text = io.StringIO()
     figure.savefig(text, format="svg")
     drawn = text.getvalue()

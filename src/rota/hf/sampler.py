@@ -90,6 +90,7 @@ class LessonSampler(Sampler[int]):
         self._asked: deque[Decision] = deque()  # of updates that an earlier part of the run drew and did not play
         self._examples: Counter[Arm] = Counter()  # drawn
         self.examples: Counter[Arm] = Counter()  # played
+        self.last: Counter[Arm] = Counter()  # those of the last update that was played
         self._told: int | None = None  # the decision, by number, that was told before its last update was played
         self.told: list[tuple[int, Mapping[Measure, Any], Mapping[Arm, float] | None]] = []  # to be recorded
 
@@ -172,6 +173,7 @@ class LessonSampler(Sampler[int]):
         if not self._ahead:
             raise ValueError("an update was played before its examples were drawn; iterate over the sampler first")
         decision, counts = self._ahead.popleft()
+        self.last = counts
         tokens = {arm: round(self.tokens[arm] * count) for arm, count in counts.items()}
         decided, over = divmod(self.played_updates, self.turns.decide_every)
         if decided == self._told:

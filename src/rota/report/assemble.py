@@ -9,7 +9,14 @@ from pathlib import Path
 from rota.plan import WrittenPlan, find_plan
 from rota.report.figures.drawing import Look, Picture, schedule_looks
 from rota.report.figures.helping import help_figure
-from rota.report.figures.results import cost_figure, difference_figure, loss_figure, pareto_figure, source_gain_figure
+from rota.report.figures.results import (
+    cost_figure,
+    dev_score_figure,
+    difference_figure,
+    loss_figure,
+    pareto_figure,
+    source_gain_figure,
+)
 from rota.report.figures.shares import evolution, proportions
 from rota.report.figures.teachers import (
     epsilon_figure,
@@ -19,11 +26,11 @@ from rota.report.figures.teachers import (
     signal_figure,
 )
 from rota.report.folders import Progress, check_folder
-from rota.report.numbers.measures import HIGH, LOW, MACRO, headline_scope, measured
+from rota.report.numbers.measures import HIGH, LOW, MACRO, headline_scope, measured, scope_title
 from rota.report.numbers.planned import PlannedResult, planned_results
 from rota.report.page import MADE_BY, Section, write_report
 from rota.report.recommend import recommendation
-from rota.report.sentences import HEADLINES, alarms_raised, headlines, how_made, missing, what_was_run
+from rota.report.sentences import HEADLINES, alarms_raised, headlines, how_made, missing, stopped_early, what_was_run
 from rota.report.single import advice_section, cost_section, saw_section, score_section
 from rota.report.study import MAIN_TABLES, Row, Study, read_study
 from rota.report.tables.budgets import budget_table, convergence_tables, cost_table, data_table, epoch_table
@@ -85,9 +92,11 @@ def make_report(
 def _report_of_run(study: Study, out: Path, title: str | None) -> Report:
     """The page of one run: there is nothing to compare it with."""
     run = study.any_run
-    row = study.rows[run.row]
+    row, scope = study.rows[run.row], headline_scope(study)
+    scores = _present([dev_score_figure([row], looks_of(study), scope, scope_title(study, scope))])
     sections = [
         saw_section(row, run),
+        Section("dev-scores", "Dev translations during training", pictures=scores),
         Section("alarms", "What training noticed", points=[f"Step {a['step']:,}: {a['text']}" for a in run.alarms]),
         advice_section(run),
         score_section(run),
@@ -201,8 +210,10 @@ def _curves(study: Study, baseline: Row) -> Section:
         if rows:
             both = [*dict.fromkeys(beside), *rows]
             pictures.append(loss_figure(both, baseline, MACRO, looks, part=part, about=about))
+    scope = headline_scope(study)
+    pictures.append(dev_score_figure(main, looks, scope, scope_title(study, scope)))
     pictures.append(source_gain_figure(main, looks))
-    return Section("curves", "Dev loss during training", pictures=_present(pictures))
+    return Section("curves", "Dev loss during training", points=stopped_early(study), pictures=_present(pictures))
 
 
 def _schedules(study: Study) -> Section:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from rota.report.numbers.contrasts import ALPHA, FEWEST_SEEDS, contrast, excludes_zero, holm_p, written_difference
 from rota.report.numbers.measures import FINAL_LOSS, TEST_LOSS, Metric, headline_scope, values
-from rota.report.sentences import and_list, plural
+from rota.report.sentences import HEADLINES, and_list, plural
 from rota.report.study import Row, Study
 from rota.statistics import SeedComparison, smallest_detectable
 
@@ -31,18 +31,18 @@ class Verdict(NamedTuple):
 
 def recommendation(study: Study, baseline: Row) -> list[str]:
     """Sentences; the first one is the answer."""
-    rows = [row for row in study.of_tables("main", "other") if row.finished]
+    rows = [row for row in study.main if row.finished and not row.replays]  # a repetition needs the run that it repeats
     if len(rows) < 2:
         return ["There is nothing to recommend yet: it takes finished runs of two schedules."]
     found = judge(rows, _simplest(rows, baseline), _endpoint(rows), headline_scope(study))
     if not found.compared:
         few = max(len(row.finished) for row in rows)
         return [
-            f"Cannot tell yet: with {plural(few, 'seed')} a difference may be chance. Until there are "
-            f"{FEWEST_SEEDS} or more, use {found.reference.title}, the simplest of these schedules."
+            f"Cannot tell yet: with {plural(few, 'seed')} a difference may be chance. Use {found.reference.title}; "
+            f"with {FEWEST_SEEDS} seeds or more this page says whether another one is better."
         ]
     answer = _use_the_best(found) if found.better else _cannot_tell(found)
-    return [*answer, *_avoid(found), _limits(study)]
+    return [*answer, *_avoid(found), *_other_metrics(found, _leader(found, rows)), _limits(study)]
 
 
 def judge(rows: Sequence[Row], reference: Row, metric: Metric, scope: str) -> Verdict:
@@ -99,8 +99,9 @@ def _cannot_tell(found: Verdict) -> list[str]:
     sign = 1 if metric.higher_is_better else -1
     name, leader = max(found.compared.items(), key=lambda item: sign * item[1].mean)
     first = (
-        f"Cannot tell which is best: by {metric.label}, none of {_count(found)} is shown to be better than "
-        f"{reference.title}. Use {reference.title}, the simplest of them."
+        f"Cannot tell which is best: no other schedule is shown to be better than {reference.title} "
+        f"({len(found.compared)} compared, by {metric.label}). Use {reference.title}: there is no reason yet to prefer "
+        "another."
     )
     if sign * leader.mean <= 0:
         return [first, "No other schedule was even ahead of it on average."]
@@ -137,6 +138,28 @@ def seeds_needed(spread: float, difference: float, rows: int) -> int | None:
     return high
 
 
+def _leader(found: Verdict, rows: Sequence[Row]) -> Row:
+    """The row with the best mean difference, shown or not."""
+    sign = 1 if found.metric.higher_is_better else -1
+    best = max(found.compared, key=lambda name: sign * found.compared[name].mean)
+    return next(row for row in rows if row.name == best)
+
+
+def _other_metrics(found: Verdict, leader: Row) -> list[str]:
+    """Where another number says the opposite of the leader, by an interval that excludes zero."""
+    ahead = (found.compared[leader.name].mean > 0) == found.metric.higher_is_better
+    against = []
+    for metric in HEADLINES if ahead else ():
+        other = contrast(leader, found.reference, metric, found.scope)
+        if other is not None and excludes_zero(other) and (other.mean > 0) != metric.higher_is_better:
+            against.append(f"{metric.label} {written_difference(leader, found.reference, metric, found.scope)}")
+    if not against:
+        return []
+    return [
+        f"But other numbers of {leader.title} are worse than those of {found.reference.title}: {'; '.join(against)}."
+    ]
+
+
 def _avoid(found: Verdict) -> list[str]:
     if not found.worse:
         return []
@@ -154,6 +177,7 @@ def _count(found: Verdict) -> str:
 
 def _limits(study: Study) -> str:
     config = study.any_run.about["config"]
-    corpus = config["data"].get("corpus") or "this text"
+    named = config["data"].get("corpus")
+    corpus = f"the corpus {named}" if named and named != "files" else "this text"
     size = f"preset {config['student']['preset']} and {config['training']['steps']:,} updates"
     return f"This is about {corpus}, {size}: other text, a larger model or a longer run may decide otherwise."

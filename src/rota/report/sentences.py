@@ -55,6 +55,9 @@ def what_was_run(study: Study) -> str:
         f"preset{'' if len(presets) == 1 else 's'} {and_list(presets)}; {plural(len(data['sizes']), kind)} "
         f"with {sum(data['sizes'].values()):,} training pairs"
     )
+    stopped = sum(run.stop is not None for run in finished)
+    if stopped:
+        text += f"; {plural(stopped, 'run')} stopped early"
     return f"{text} ({corpus})." if corpus else f"{text}."
 
 
@@ -179,6 +182,17 @@ def _model_scored(run: StudyRun) -> str:
         return f"Scored: {scored}; {search}."
     by = "dev loss" if model.select == "loss" else f"{model.select} dev BLEU"
     return f"Scored: {model.combine} of {plural(count, 'checkpoint')}, chosen by {by}; {search}."
+
+
+def stopped_early(study: Study) -> list[str]:
+    """Which runs ended before their last update, and why."""
+    return [
+        f"{row.title}, seed {run.seed}: stopped early at step {int(run.stop['step']):,} of {run.steps:,}; "
+        f"{run.stop['text']}."
+        for row in study.rows.values()
+        for run in row.runs.values()
+        if run.stop is not None
+    ]
 
 
 MANY_ALARMS = 25

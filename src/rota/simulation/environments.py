@@ -96,8 +96,8 @@ class TeachingEnv(gymnasium.Env[FloatArray, Any]):
         """A new student; what can be seen of it before any update."""
 
     @abstractmethod
-    def _train(self) -> int:
-        """So many updates as a step has; returns those of the episode so far. The teacher has then been told."""
+    def _train(self) -> bool:
+        """So many updates as a step has; returns whether the run is over. The teacher has then been told."""
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -113,12 +113,11 @@ class TeachingEnv(gymnasium.Env[FloatArray, Any]):
     def step(self, action: Any) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
         """Observation, reward, whether the run is over, False (no episode is cut short), and losses by arm."""
         self._teacher.order = decision = self._decision(action)
-        step = self._train()
+        over = self._train()
         observation = self._teacher.told
         assert observation is not None, "the teacher is told after every choice"
         losses = self.outlook.losses(observation)
         gain = self._reward(decision.arm, self._rewarded(decision.arm, losses))
-        over = step >= self.outlook.steps
         return self.outlook.seen(observation), gain or 0.0, over, False, self._info(observation, losses)
 
     def _decision(self, action: Any) -> Decision:
@@ -180,7 +179,7 @@ class ClassroomEnv(TeachingEnv):
         scene = self.student.scene(self._turns.window())
         return {measure: measure.imagine(scene) for measure in measures}
 
-    def _train(self) -> int:
+    def _train(self) -> bool:
         if self.student is None:
             raise ValueError("the episode has not begun; call reset first")
         student, turns = self.student, self._turns
@@ -189,14 +188,15 @@ class ClassroomEnv(TeachingEnv):
             arm = played_arm(decision, self.np_random)
             turns.played(student.update(arm), {arm: 1})
         turns.tell(student.step, self._measured(turns.watches))
-        return student.step
+        return student.step >= self.outlook.steps
 
 
 class StudentEnv(TeachingEnv):
     """A real student: an episode is a run of ``rota train`` with this config, whose teacher is left out.
 
-    Every episode has a seed of its own, for the student and the order of its sentences. ``folder``: runs are kept
-    there, as ``episode-1`` and so on, with all their records; otherwise each is deleted when the next one begins.
+    Every episode has a seed of its own, for the student and the order of its sentences. With
+    ``training.early_stopping`` it is over where the run is, which may be in the middle of a step. ``folder``: runs are
+    kept there, as ``episode-1`` and so on, with all their records; otherwise each is deleted when the next one begins.
     """
 
     def __init__(
@@ -253,13 +253,17 @@ class StudentEnv(TeachingEnv):
             raise ValueError(f"{run} exists already; give another folder, or delete it")
         return run
 
-    def _train(self) -> int:
+    def _train(self) -> bool:
         if self.loop is None:
             raise ValueError("the episode has not begun; call reset first")
-        until = self.loop.step + self.decide_every
-        while self.loop.step < until:
-            self.loop.advance(until)
-        return self.loop.step
+        loop, until = self.loop, self.loop.step + self.decide_every
+        while loop.step < until and not loop.stopped_early:
+            loop.advance(until)
+        if loop.stopped_early and loop.step < loop.steps:
+            if loop.step < until:
+                loop.tell(loop.turns.watches)  # the rule ended the run before the teacher was to be told
+            loop.save()
+        return loop.is_over
 
     def _end(self) -> None:
         if self.loop is not None:

@@ -82,6 +82,13 @@ def _check_gpus(name: str, index: int | None) -> None:
         raise ValueError(f"device {name!r} cannot be used: {count} GPU{'s' * (count > 1)} found; write {known}")
 
 
+def use_threads(count: int | None) -> int:
+    """Has torch use so many threads, and says how many it uses; by default one for each core, or OMP_NUM_THREADS."""
+    if count is not None:
+        torch.set_num_threads(count)
+    return torch.get_num_threads()
+
+
 def refuse_number(name: str) -> None:
     """With several processes a numbered device would be that of all of them."""
     kind, colon, _ = name.partition(":")

@@ -31,7 +31,11 @@ told, and its detectors are others."""
 
 
 def stem_checkpoint(stem: Run, step: int) -> Checkpoint:
-    """The checkpoint of a stem from which runs branch: at its end, with everything that resuming needs."""
+    """The checkpoint of a stem from which runs branch: at its end, with everything that resuming needs.
+
+    If the stem stopped early, so do all that begin with it.
+    """
+    step = stem.end_of(step)
     found = {checkpoint.step: checkpoint for checkpoint in stem.checkpoints().list()}
     if step not in found or max(found) != step:
         there = f"is at step {max(found):,}" if found else "has no checkpoint"
@@ -45,7 +49,7 @@ def stem_checkpoint(stem: Run, step: int) -> Checkpoint:
 def about_stem(stem: Run, step: int) -> dict[str, Any]:
     """What ``run.json`` of a branch says: runs of one seed with the same checksum have begun alike."""
     checkpoint = stem_checkpoint(stem, step)
-    return {"step": step, "checkpoint": sha256_of(checkpoint.folder / MANIFEST)}
+    return {"step": checkpoint.step, "checkpoint": sha256_of(checkpoint.folder / MANIFEST)}
 
 
 def branch(loop: Loop, stem: Run, begun: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FrameType, TracebackType
 from typing import Any
 
+from rota.measures import Measure
 from rota.runs.checkpoints import Checkpoint, Checkpoints
 from rota.team import Team
 from rota.training.alarms import Alarms
@@ -135,8 +136,11 @@ class Loop:
 
     def _tell(self) -> None:
         measures = self.turns.due(self.step)
-        if measures is None:
-            return
+        if measures is not None:
+            self.tell(measures)
+
+    def tell(self, measures: Sequence[Measure]) -> None:
+        """Measure these now, tell the teacher and write it down."""
         assert self.turns.decision is not None
         with self.journal.timed("observations"):
             measured = self.probe.read(self.step, measures, self.turns.window())

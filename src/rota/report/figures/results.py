@@ -1,4 +1,4 @@
-"""Differences from the baseline, dev-loss curves, low- against high-resource languages, and the time of training."""
+"""Differences from the baseline, curves over time, low- against high-resource languages, and the time of training."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rota.report.figures.drawing import (
 )
 from rota.report.numbers.contrasts import Estimate, contrast, estimate, over_seeds
 from rota.report.numbers.cost import PHASES, Spending, clock, phase
-from rota.report.numbers.measures import HIGH, LOW, MACRO, Metric, with_groups
+from rota.report.numbers.measures import BLEU, CHRF, HIGH, LOW, MACRO, Metric, with_groups
 from rota.report.study import Row, StudyRun
 from rota.statistics import SeedComparison
 from rota.types import FloatArray
@@ -112,6 +112,7 @@ def loss_figure(
     with canvas(4.6 + 0.11 * len(shown), rows=2) as (figure, [above, below]):
         for row in shown:
             _draw_curve(above, curves[row.name], looks[row.name], row.short)
+            _draw_stops(above, row, curves[row.name], looks[row.name])
             _draw_curve(below, difference_curve(row, baseline, group), looks[row.name], row.short)
         _cut_off_start(above, [curves[row.name] for row in shown])
         below.set_xlim(above.get_xlim())
@@ -121,7 +122,7 @@ def loss_figure(
         legend_below(figure, above)
         caption = (
             f"Dev loss of {GROUP_TITLES[group]}, mean over seeds with a band of one standard deviation; below, the "
-            f"difference from {baseline.title} under the same seed (below zero is better)."
+            f"difference from {baseline.title} under the same seed (below zero is better).{_about_stops(shown)}"
         )
         ends = ", ".join(f"{row.title} {curves[row.name][1][-1]:.3f}" for row in shown)
         name = f"dev-loss-{part or group}"
@@ -157,6 +158,69 @@ def source_gain_figure(rows: Sequence[Row], looks: Mapping[str, Look]) -> Pictur
         ends = ", ".join(f"{row.title} {curves[row.name][1][-1]:.3f}" for row in shown)
         title = "Source gain on dev sentences: all languages"
         return finish(figure, name="source-gain", title=title, caption=caption, alt=f"Curves; at the end: {ends}")
+
+
+DEV_SCORES = {"bleu": BLEU, "chrf": CHRF}
+"""What dev translations are scored by at validations: the name in their record."""
+
+
+def dev_scores_by_step(run: StudyRun, record: str, group: str) -> dict[int, float]:
+    scored = {entry["step"]: with_groups(entry[record], run).get(group) for entry in run.validations if record in entry}
+    return {step: score for step, score in scored.items() if score is not None}
+
+
+def dev_score_figure(rows: Sequence[Row], looks: Mapping[str, Look], group: str, about: str) -> Picture | None:
+    """BLEU and chrF of the dev sentences that were translated at every validation; None if no run did so.
+
+    ``group``: the goal or all languages; ``about`` says it in words.
+    """
+    curves = {
+        record: {row.name: _curve(dev_scores_by_step(run, record, group) for run in row.runs.values()) for row in rows}
+        for record in DEV_SCORES
+    }
+    shown = [row for row in rows if all(len(found[row.name][0]) for found in curves.values())]
+    if not shown:
+        return None
+    with canvas(4.6 + 0.11 * len(shown), rows=2) as (figure, panels):
+        for axes, (record, found) in zip(panels, curves.items(), strict=True):
+            for row in shown:
+                _draw_curve(axes, found[row.name], looks[row.name], row.short)
+                _draw_stops(axes, row, found[row.name], looks[row.name])
+            axes.set_ylabel(f"dev {DEV_SCORES[record].label}")
+            axes.set_ylim(bottom=0)
+        step_axis(panels[-1])
+        legend_below(figure, panels[0])
+        counts = _range_of(run.setting("config.training.dev_sentences") for row in shown for run in row.runs.values())
+        caption = (
+            f"Greedy translations of {counts} dev sentences of each language, always the same ones, of {about}; mean "
+            "over seeds with a band of one standard deviation. Few sentences: curves to follow, not results."
+            f"{_about_stops(shown)}"
+        )
+        ends = (
+            f"{row.title} BLEU {curves['bleu'][row.name][1][-1]:.1f}, chrF {curves['chrf'][row.name][1][-1]:.1f}"
+            for row in shown
+        )
+        title = f"BLEU and chrF of dev sentences: {about}"
+        alt = f"Curves; at the end: {'; '.join(ends)}"
+        return finish(figure, name="dev-scores", title=title, caption=caption, alt=alt)
+
+
+def _range_of(numbers: Iterable[int]) -> str:
+    found = sorted(set(numbers))
+    return str(found[0]) if len(found) == 1 else f"{found[0]} to {found[-1]}"
+
+
+def _draw_stops(axes: Axes, row: Row, curve: Curve, look: Look) -> None:
+    """A cross where a run of the row stopped early."""
+    steps, mean, _ = curve
+    ends = [int(run.stop["step"]) for run in row.runs.values() if run.stop is not None]
+    where = np.isin(steps, ends)
+    axes.plot(steps[where], mean[where], color=look.colour, linestyle="none", marker="X", markersize=7)
+
+
+def _about_stops(rows: Sequence[Row]) -> str:
+    stopped = any(run.stop is not None for row in rows for run in row.runs.values())
+    return " A cross marks where a run stopped early." if stopped else ""
 
 
 def _draw_curve(axes: Axes, curve: Curve, look: Look, label: str) -> None:
