@@ -22,7 +22,8 @@ FAMILIES: Final[Mapping[str, str]] = {
 
 ADVICE: Final = (
     "Which one? Begin with {name: temperature, temperature: 5, warmup: 10%}. So far no schedule was shown to be better "
-    "than uniform after a warm-up, and proportional was shown to be worse; compare on your own dev sets (rota compare)."
+    "than uniform after a warm-up; shares in proportion to size were shown to be worse. Compare on your own dev sets "
+    "(rota compare)."
 )
 """The answer to the question that people ask first."""
 
