@@ -94,7 +94,7 @@ class Board:
         return found if left is None else f"{found}; about {clock(left)} left"
 
     def _table(self) -> Table:
-        table = Table(box=None, padding=(0, 2), show_edge=False)
+        table = Table(box=None, padding=(0, 1), show_edge=False)
         for name in ("row", "seed", "state", "step", "dev loss", "left"):
             table.add_column(name, justify="left" if name in ("row", "state") else "right", no_wrap=True)
         table.add_column("", overflow="ellipsis", no_wrap=True)
@@ -160,7 +160,7 @@ def overview(suite: Suite, jobs: Sequence[Job], out: Path, *, at_once: int) -> G
     statuses = [look(job) for job in jobs]
     pace = measure_pace(jobs, statuses)
     seconds = [pace.seconds(job, status) for job, status in zip(jobs, statuses, strict=True)]
-    table = Table(box=None, padding=(0, 2), show_edge=False)
+    table = Table(box=None, padding=(0, 1), show_edge=False)
     for name in ("row", "seed", "state", "time left"):
         table.add_column(name, justify="left" if name in ("row", "state") else "right", no_wrap=True)
     table.columns[0].min_width = max(len(job.title) for job in jobs)  # a truncated name may be that of another row
