@@ -21,9 +21,8 @@ FAMILIES: Final[Mapping[str, str]] = {
 """The sections of the list, in its order."""
 
 ADVICE: Final = (
-    "Which one? Begin with {name: temperature, temperature: 5, warmup: 10%}. So far no schedule was shown to be better "
-    "than uniform after a warm-up; shares in proportion to size were shown to be worse. Compare on your own dev sets "
-    "(rota compare)."
+    "Which one? Begin with {name: temperature, temperature: 5, warmup: 10%}: nothing was shown to beat uniform yet. "
+    "Compare on your own text (rota compare)."
 )
 """The answer to the question that people ask first."""
 
