@@ -151,6 +151,23 @@ def test_a_source_can_take_a_share_of_the_languages_own_text(corpus, tmp_path):
     assert 10 <= len(parts[1]) <= 30 <= len(parts[2]) <= 52
 
 
+def test_a_source_can_repeat_what_the_language_keeps(corpus, tmp_path):
+    config = with_sources(
+        tmp_path,
+        {
+            "tr-copy": {"language": "tr", "duplicate": 1},
+            "tr-half": {"language": "tr", "duplicate": 0.5},
+            "tr-2": {"language": "tr", "take": 0.5},
+        },
+    )
+    own, copy, half, taken = (set(texts(config, tmp_path, arm)) for arm in ("tr", "tr-copy", "tr-half", "tr-2"))
+    assert copy == own
+    assert half < own
+    assert 10 <= len(half) <= 30, "half of the 40 or so that are left"
+    assert not taken & own
+    assert taken | own == set(texts(corpus, tmp_path, "tr"))
+
+
 def test_those_who_take_everything_are_refused(tmp_path):
     config = with_sources(tmp_path, {"tr-2": {"language": "tr", "take": 0.5}, "tr-3": {"language": "tr", "take": 0.5}})
     with pytest.raises(ValueError, match=r"tr-2, tr-3 take 1 of .*; leave the language some of it"):
@@ -223,7 +240,7 @@ def test_low_resource_is_a_matter_of_all_arms_of_a_language_together(tmp_path):
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ({"language": "az"}, "one of train, corpus and take; here is none of them"),
+        ({"language": "az"}, "one of train, corpus, take and duplicate; here is none of them"),
         ({"language": "az", "train": "a", "take": 0.5}, "here is train and take"),
         ({"language": "az", "train": "a", "dev": "b"}, "brings dev text brings test text too"),
         ({"language": "az", "take": 0.5, "split_by": {"column": 3, "bins": 2}}, "column needs a TSV file"),

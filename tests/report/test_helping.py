@@ -71,7 +71,16 @@ def test_plain_values_have_null_where_nothing_is_known():
 def test_the_picture_says_who_helps_most():
     picture = draw_maps(help_maps(OBSERVATIONS, ["az", "be", "tr"], parts=2), "map", "Who helps whom")
     assert "az by tr" in picture.alt, "in the second half only tr was played"
-    for words in ("helps or hurts the dev set of", "training on", "helps", "hurts", "steps 10 to 20"):
+    shown = (
+        "helps or hurts the dev loss of",
+        "training on",
+        "helps:",
+        "it falls",
+        "hurts:",
+        "it rises",
+        "steps 10 to 20",
+    )
+    for words in (*shown, "own text", "may be chance", "what happens"):
         assert words in picture.svg
     assert picture.png.startswith(b"\x89PNG")
 

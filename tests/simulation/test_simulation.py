@@ -109,6 +109,18 @@ def test_the_effects_of_an_update_are_what_the_update_then_does():
         assert list(effects.values()) == pytest.approx((before - pupil.losses()).tolist(), abs=1e-12)
 
 
+def test_effects_that_are_looked_up_late_are_those_of_the_moment_at_which_they_were_seen():
+    pupil = student(make_world("transfer", 100))
+    seen, expected = pupil.scene(PLAYED_LEFT).effects, pupil.effects()
+    for _ in range(5):
+        pupil.update("tr")
+    arms = pupil.world.arms
+    assert list(seen) == list(arms)
+    assert len(seen) == 8
+    assert [[seen[row][column] for column in arms] for row in arms] == expected.tolist()
+    assert pupil.effects().tolist() != expected.tolist()
+
+
 def test_noise_is_in_the_effects_too_and_leaves_that_of_the_losses_alone():
     pupil = student(replace(make_world("stationary", 100), noise=0.5))
     scenes = [pupil.scene(PLAYED_LEFT) for _ in range(400)]

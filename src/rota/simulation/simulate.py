@@ -92,8 +92,10 @@ def simulate(
         raised += alarms.updated(student.step, decision, loss, turns.seen)
         measures = turns.due(student.step)
         if measures is not None:
-            scene = student.scene(turns.window())
-            rewards = turns.tell(student.step, {measure: measure.imagine(scene) for measure in measures})
+            # Many schedules watch nothing; making the scene would be most of their time.
+            scene = student.scene(turns.window()) if measures else None
+            measured = {measure: measure.imagine(scene) for measure in measures} if scene else {}
+            rewards = turns.tell(student.step, measured)
             raised += alarms.told(student.step, rewards, teacher)
         if student.step % max(1, steps // VALIDATIONS) == 0:
             raised += alarms.validated(student.step, dict(zip(world.arms, student.losses().tolist(), strict=True)))

@@ -6,7 +6,8 @@ those of others, plus a penalty for repeating a small language too often. Nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
@@ -124,6 +125,24 @@ class World:
         return self.losses(exposure_NK, shares_NK * steps)
 
 
+class Later(Mapping[Arm, Value]):
+    """Values of arms that are made when the first of them is looked up."""
+
+    def __init__(self, arms: Sequence[Arm], make: Callable[[], Mapping[Arm, Value]]) -> None:
+        self._arms, self._make = arms, make
+        self._made: Mapping[Arm, Value] | None = None
+
+    def __getitem__(self, arm: Arm) -> Value:
+        self._made = self._make() if self._made is None else self._made
+        return self._made[arm]
+
+    def __iter__(self) -> Iterator[Arm]:
+        return iter(self._arms)
+
+    def __len__(self) -> int:
+        return len(self._arms)
+
+
 class ScriptedStudent:
     """Learns by the book of its world; also its own probe."""
 
@@ -158,14 +177,19 @@ class ScriptedStudent:
         exposure_KK = self._exposure + self.world.transfer_at(self.step)
         return self.losses() - self.world.losses(exposure_KK, self._updates + np.eye(len(self._updates)))
 
+    def _effects_later(self) -> Callable[[], dict[Arm, dict[Arm, float]]]:
+        """Makes the effects as they are seen now, with their noise; few teachers ask for them."""
+        now, noise, count = copy(self), self.world.noise, len(self._updates)
+        now._updates = self._updates.copy()
+        noise_KK = noise * self._effects_rng.standard_normal((count, count)) if noise else 0.0
+        return lambda: self._by_arm([self._by_arm(row) for row in (now.effects() + noise_KK).tolist()])
+
     def scene(self, window: Window) -> Scene:
         """What can be seen of the student now, with noise."""
-        losses, effects_KK = self.losses(), self.effects()
+        losses, effects = self.losses(), Later(self.world.arms, self._effects_later())
         if self.world.noise:
             losses = losses + self.world.noise * self._rng.standard_normal(len(losses))
-            effects_KK = effects_KK + self.world.noise * self._effects_rng.standard_normal(effects_KK.shape)
         named = self._by_arm(losses.tolist())
-        effects = self._by_arm([self._by_arm(row) for row in effects_KK.tolist()])
         sampled = self._by_arm(self.world.sampled_losses(self._exposure, self._updates).tolist())
         scene = Scene(named, self._shown or named, window.losses, effects, sampled, self.world.aligned)
         self._shown = named

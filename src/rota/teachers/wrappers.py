@@ -9,7 +9,7 @@ import numpy as np
 
 from rota.measures import Measure
 from rota.teachers.base import Inform
-from rota.types import Alarm, Arm, Decision, Mixture, Observation, RaisesAlarms, State, Teacher
+from rota.types import Alarm, Arm, Decision, Mixture, Observation, State, Teacher
 
 
 @runtime_checkable
@@ -26,7 +26,9 @@ class HearsRewards(Protocol):
 
 def alarms_of(teacher: Teacher, step: int) -> Iterable[Alarm]:
     """What a teacher says about itself, if it says anything; every wrapper passes on what the one inside says."""
-    return teacher.alarms(step) if isinstance(teacher, RaisesAlarms) else ()
+    say = getattr(teacher, "alarms", None)  # isinstance(teacher, RaisesAlarms) takes longer than all alarms
+    found: Iterable[Alarm] = () if say is None else say(step)
+    return found
 
 
 class Warmup:

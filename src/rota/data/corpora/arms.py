@@ -76,6 +76,7 @@ class SourceConfig(Settings):
     train: Patterns | None = None  # as data.train
     corpus: NamedCorpus | None = None  # the training text of this language in a named corpus
     take: Annotated[float, Field(gt=0, lt=1)] | None = None  # this share of the language's own text, chosen by hash
+    duplicate: Annotated[float, Field(gt=0, le=1)] | None = None  # this share of its arm's pairs, which the arm keeps
     dev: Patterns | None = None  # with test: an own dev and test set beside those of the language
     test: Patterns | None = None
     at_most: Count | None = Field(None, ge=1, description="of each arm, the first pairs that cleaning keeps")
@@ -83,10 +84,10 @@ class SourceConfig(Settings):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        given = [name for name in ("train", "corpus", "take") if getattr(self, name) is not None]
+        given = [name for name in ("train", "corpus", "take", "duplicate") if getattr(self, name) is not None]
         if len(given) != 1:
             found = " and ".join(given) if given else "none of them"
-            raise ValueError(f"a source has one of train, corpus and take; here is {found}")
+            raise ValueError(f"a source has one of train, corpus, take and duplicate; here is {found}")
         if (self.dev is None) != (self.test is None):
             raise ValueError("a source that brings dev text brings test text too; give both, or neither")
         if (
@@ -189,6 +190,12 @@ def taken_texts(text: ParallelText, takers: Mapping[Arm, SourceConfig]) -> tuple
 
     parts = {arm: replace(text, read=part(number)) for number, arm in enumerate(takers)}
     return replace(text, read=part(len(shares))), parts
+
+
+def duplicated_text(text: ParallelText, share: float, taken: float) -> ParallelText:
+    """A share of the pairs that a language's arm has, after sources took the part ``taken`` of its text."""
+    begin = 1 - share * (1 - taken)  # those that are left have the fractions from ``taken`` to 1
+    return replace(text, read=lambda: (pair for pair in text.read() if _fraction(pair) >= begin))
 
 
 def _fraction(pair: Pair) -> float:

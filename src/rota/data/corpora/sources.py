@@ -21,6 +21,7 @@ from rota.data.corpora.arms import (
     NamedCorpus,
     SourceConfig,
     check_names,
+    duplicated_text,
     source_routes,
     source_texts,
     taken_texts,
@@ -317,8 +318,7 @@ def _with_sources(config: CorpusConfig, own: Corpus, cache: Path) -> Corpus:
     for language in languages:
         of_language = {name: source for name, source in config.sources.items() if source.language == language}
         texts = {language: dict(own.get(language, {}))}
-        takers = {name: source for name, source in of_language.items() if source.take is not None}
-        taken = _taken(texts[language], takers)
+        taken = _taken(texts[language], of_language)
         for name, source in of_language.items():
             for arm, splits in source_texts(name, source, config.target, named, taken.get(name)).items():
                 if arm in languages and (arm != language or "train" in texts[arm]):
@@ -329,14 +329,18 @@ def _with_sources(config: CorpusConfig, own: Corpus, cache: Path) -> Corpus:
     return corpus
 
 
-def _taken(own: dict[Split, ParallelText], takers: Mapping[Arm, SourceConfig]) -> dict[Arm, ParallelText]:
-    """The parts that sources take of a language's own training text, which then has the rest."""
-    if not takers:
+def _taken(own: dict[Split, ParallelText], sources: Mapping[Arm, SourceConfig]) -> dict[Arm, ParallelText]:
+    """The parts that sources take of a language's own training text, which then has the rest, and those they repeat."""
+    takers = {name: source for name, source in sources.items() if source.take is not None}
+    copies = {name: source.duplicate for name, source in sources.items() if source.duplicate is not None}
+    if not takers and not copies:
         return {}
     if "train" not in own:
-        raise ValueError(f"{', '.join(takers)} take a share of the language's own text, and it has none; give it train")
+        names = ", ".join((*takers, *copies))
+        raise ValueError(f"{names} take a share of the language's own text, and it has none; give it train")
     own["train"], parts = taken_texts(own["train"], takers)
-    return parts
+    part = sum(source.take or 0.0 for source in takers.values())
+    return parts | {name: duplicated_text(own["train"], share, part) for name, share in copies.items()}
 
 
 def _check_measured(config: CorpusConfig, language: str, texts: Mapping[Arm, Mapping[Split, ParallelText]]) -> None:
