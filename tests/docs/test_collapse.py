@@ -34,7 +34,7 @@ def suite_config(folder, row):
 
 
 COLLAPSE = {"one-arm", "no-updates"}
-"""The alarms of a collapse: which of them comes first depends on whether the last two languages take turns for a while."""
+"""The alarms of a collapse; which of them comes first depends on whether two languages take turns for a while."""
 
 
 def trained(config, folder):
