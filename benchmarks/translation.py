@@ -1,11 +1,13 @@
-"""Sentences per second of beam 5 on real text: ours, CTranslate2 and ``transformers.generate``, side by side.
+"""Sentences per second of beam 5 on real text: ours, fairseq, CTranslate2 and ``transformers.generate``, side by side.
 
     python benchmarks/translation.py [CORPUS] [--folder FOLDER] [--sentences 128] [--repetitions 5] [--json FILE]
+                                     [--preset small] [--only NAME ...] [--cores 1,2] [--peers FOLDER]
 
 With random weights translations end at once or never, so a model of the preset `small` is trained first, for 800 steps
 of 400 tokens on CORPUS (as in data_path.py): about five minutes, once. FOLDER keeps it and its exports. Such a model
-still repeats itself at times, so no translation may be longer than its source plus 10 subwords. For 1 and 2 threads,
+still repeats itself at times, so no translation may be longer than its source plus 10 subwords. For 1 and 2 cores,
 each in a process of its own, the programs take turns; all translate the same sentences of all test sets, ids to ids.
+fairseq has our weights in a model of its own and takes part on one core, if benchmarks/peers/run.py has installed it.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from data_path import DEFAULT_CORPUS
+from fairseq_search import PYTHON, Fairseq, write_weights
 from rows import Results, Row, row
 
 SETTINGS = {
@@ -43,10 +46,15 @@ SETTINGS = {
 }
 EXPORTS = {"hf": ("hf", "float32"), "float32": ("ctranslate2", "float32"), "int8": ("ctranslate2", "int8")}
 BATCHES = (8, 16)
-"""Sentences in a batch of ``transformers``; the faster one in the first round counts."""
+"""Sentences in a batch of ``transformers``; the fastest in the first round counts."""
+
+FAIRSEQ_TOKENS = (500, 1_000, 2_000)
+"""Padded source tokens in a batch of fairseq; likewise."""
 
 EXTRA = 10
 """Subwords that a translation may have more than its source."""
+
+GOALS = {"fairseq": "1.5"}
 
 Engine = Callable[[list[list[int]]], list[list[int]]]
 """Sources, each as tag, subwords and end, to translations without their ends."""
@@ -60,9 +68,9 @@ def main() -> int:
     if not arguments.corpus.is_dir():
         print(f"SKIPPED: no corpus at {arguments.corpus}; give a folder as the first argument")
         return 0
-    make_models(arguments.corpus, arguments.folder)
-    print(f"{os.cpu_count()} cores; preset small, beam 5, median of {arguments.repetitions} (lowest to highest)")
-    for threads in (1, 2):
+    make_models(arguments.corpus, arguments.folder, arguments.preset)
+    print(f"{os.cpu_count()} cores; preset {arguments.preset}, beam 5, {arguments.repetitions} repetitions")
+    for threads in map(int, arguments.cores.split(",")):
         command = [sys.executable, *sys.argv, "--threads", str(threads)]
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "GOMP_SPINCOUNT": "30000"}
         if subprocess.run(command, env=environment, check=False).returncode:
@@ -78,12 +86,17 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--sentences", type=int, default=128)
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--json", type=Path, help="keep the rows here")
+    parser.add_argument("--preset", default="small", help="size of the model")
+    parser.add_argument("--only", nargs="*", help="programs whose names begin so, beside ours", metavar="NAME")
+    parser.add_argument("--cores", default="1,2")
+    default = Path.home() / ".cache" / "rota" / "peers"
+    parser.add_argument("--peers", type=Path, default=default, help="the cache of benchmarks/peers/run.py")
     parser.add_argument("--threads", type=int, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
-def make_models(corpus: Path, folder: Path) -> None:
-    """Whatever is not there yet: data, run, exports."""
+def make_models(corpus: Path, folder: Path, preset: str = "small") -> None:
+    """Whatever is not there yet: data, run, exports. Another preset needs another ``folder``."""
     from rota import api
     from rota.config import parse_config
     from rota.export.model import export
@@ -91,7 +104,8 @@ def make_models(corpus: Path, folder: Path) -> None:
     languages = sorted(path.name.removesuffix("-en") for path in corpus.glob("*-en"))
     text = {split: f"{corpus}/{{language}}-en/{split}.{{side}}.gz" for split in ("train", "dev", "test")}
     data = {"languages": languages, **text, "folder": str(folder / "data"), "subwords": {"size": 8000}}
-    config = parse_config({"name": "small", "data": data, **SETTINGS})
+    settings = {**SETTINGS, "student": {**SETTINGS["student"], "preset": preset}}
+    config = parse_config({"name": preset, "data": data, **settings})
     if not (folder / "run" / "checkpoints" / str(config.training.steps)).exists():
         print(f"training {config.training.steps:,} steps into {folder} ...", flush=True)
     api.train(config, folder / "run")
@@ -114,9 +128,13 @@ def measure(arguments: argparse.Namespace) -> None:
         pairs = store.text("test", arm)[:each]
         sources += subwords.encode_sources(arm, [source for source, _ in pairs])
         references += subwords.encode_targets([reference for _, reference in pairs])
-    engines = load_engines(arguments.folder, arguments.threads)
+    engines = {
+        name: engine
+        for name, engine in load_engines(arguments.folder, arguments.threads, arguments.peers).items()
+        if name == "ours" or arguments.only is None or any(name.startswith(word) for word in arguments.only)
+    }
     print(
-        f"\n{arguments.threads} thread{'s' if arguments.threads > 1 else ''}; {len(sources)} sentences of "
+        f"\n{arguments.threads} core{'s' if arguments.threads > 1 else ''}; {len(sources)} sentences of "
         f"{mean_length(sources):.1f} subwords, their references {mean_length(references):.1f}",
         flush=True,
     )
@@ -127,35 +145,52 @@ def measure(arguments: argparse.Namespace) -> None:
     found: dict[str, list[list[int]]] = {}
     for repetition in range(arguments.repetitions):
         if repetition == 1:
-            drop_slower_rival(engines, walls, processors)
+            for kind in ("transformers", "fairseq"):
+                drop_slower(kind, engines, walls, processors)
         for name, engine in engines.items():
-            wall, processor = time.perf_counter(), time.process_time()
+            wall, processor = time.perf_counter(), processor_time()
             found[name] = engine(sources)
-            walls[name].append(time.perf_counter() - wall)
-            processors[name].append(time.process_time() - processor)
+            apart = isinstance(engine, Fairseq)
+            walls[name].append(engine.wall if apart else time.perf_counter() - wall)
+            processors[name].append(engine.processor if apart else processor_time() - processor)
     Results(arguments.json).add(report(walls, processors, found, arguments.threads))
 
 
-def drop_slower_rival(
-    engines: dict[str, Engine], walls: dict[str, list[float]], processors: dict[str, list[float]]
+def processor_time() -> float:
+    """Of this process and of those that it started and that have ended."""
+    return sum(os.times()[:4])
+
+
+def drop_slower(
+    kind: str, engines: dict[str, Engine], walls: dict[str, list[float]], processors: dict[str, list[float]]
 ) -> None:
-    rivals = sorted((name for name in engines if name.startswith("transformers")), key=lambda name: processors[name][0])
+    """Of several ways to call a program, the fastest stays."""
+    rivals = sorted((name for name in engines if name.startswith(kind)), key=lambda name: processors[name][0])
     for name in rivals[1:]:
         print(f"  {name}: slower, {processors[name][0]:.1f} s of the processor against {processors[rivals[0]][0]:.1f}")
         for table in (engines, walls, processors):
             table.pop(name)
 
 
-def load_engines(folder: Path, threads: int) -> dict[str, Engine]:
+def load_engines(folder: Path, threads: int, peers: Path) -> dict[str, Engine]:
+    from rota.evaluation.ctranslate import CTranslator
     from rota.evaluation.translator import Translator
-    from rota.export.ctranslate import CTranslator
     from rota.student.search import translate
 
     ours = Translator.load(folder / "run").networks
     limits = {"beam": 5, "max_ratio": 1.0, "extra": EXTRA}
-    engines: dict[str, Engine] = {
-        "ours": lambda sources: [best.ids.tolist() for best in translate(ours, list(map(np.array, sources)), **limits)]
-    }
+
+    def search(sources: list[list[int]]) -> list[list[int]]:
+        found = translate(ours, list(map(np.array, sources)), processes=threads, **limits)
+        return [best.ids.tolist() for best in found]
+
+    engines: dict[str, Engine] = {"ours": search}
+    if threads == 1 and (peers / PYTHON).exists():
+        write_weights(folder / "run", folder / "fairseq.pt")
+        for tokens in FAIRSEQ_TOKENS:
+            engines[f"fairseq, {tokens} tokens"] = Fairseq(peers / PYTHON, folder / "fairseq.pt", tokens, limits)
+    elif threads == 1:
+        print("fairseq is not installed: left out; benchmarks/peers/run.py --only fairseq --install-only installs it")
     for name in ("float32", "int8"):
         engines[f"CTranslate2 {name}"] = partial(CTranslator(folder / name, threads=threads).search, **limits)
     try:
@@ -212,13 +247,28 @@ def report(
             ratios = [] if rival is None else [a / b for a, b in zip(seconds[rival], seconds[name], strict=True)]
             cells += f" {spread([count / each for each in seconds[name]]):>20} {spread(ratios):>17}"
             what = "sentences a second" if seconds is walls else "sentences a second of processor time"
-            setting = f"{name}, beam 5, {threads} thread{'s' if threads > 1 else ''}"
+            setting = f"{name}, beam 5, {threads} core{'s' if threads > 1 else ''}"
             ratio = statistics.median(ratios) if ratios else None
             speeds = [count / each for each in seconds[name]]
             rows.append(row("translation", setting, what, speeds, "sentences/s", ratio=ratio))
         same = sum(ours == theirs for ours, theirs in zip(found["ours"], found[name], strict=True)) / count
         print(f"  {name:22}{cells} {mean_length(found[name]):7.1f} {same:8.1%}", flush=True)
-    return rows
+    return rows + [
+        against(name, walls if threads > 1 else processors, threads) for name in processors if name != "ours"
+    ]
+
+
+def against(name: str, seconds: dict[str, list[float]], threads: int) -> Row:
+    """How many times as fast ours is, over all turns; the interval holds 95 % of what turns drawn anew give."""
+    ours, theirs = np.array(seconds["ours"]), np.array(seconds[name])
+    drawn = np.random.default_rng(1).integers(len(ours), size=(4_000, len(ours)))
+    low, high = np.percentile(theirs[drawn].sum(1) / ours[drawn].sum(1), (2.5, 97.5))
+    ratio = float(theirs.sum() / ours.sum())
+    clock = "processor time" if threads == 1 else "wall time"
+    print(f"  ours is {ratio:.2f} [{low:.2f}, {high:.2f}] times as fast as {name} ({clock}, {len(ours)} turns)")
+    setting = f"ours and {name}, beam 5, {threads} core{'s' if threads > 1 else ''}"
+    what = f"how many times as fast ours is, {clock}"
+    return Row("translation", setting, what, ratio, float(low), float(high), "times", ratio, GOALS.get(name[:7]))
 
 
 def spread(values: list[float]) -> str:

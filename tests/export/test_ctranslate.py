@@ -11,8 +11,8 @@ from export_cases import LANGUAGES, SENTENCES, Saved, make_run
 
 from rota.cli import models
 from rota.data.corpora.parallel import tidy
+from rota.evaluation.ctranslate import CTranslator
 from rota.evaluation.translator import Translator
-from rota.export.ctranslate import CTranslator
 from rota.export.model import export
 from rota.runs.checkpoints import Checkpoints
 from rota.student.search import translate

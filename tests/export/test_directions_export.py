@@ -11,8 +11,8 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from rota.config import parse_config
 from rota.data.corpora.parallel import tidy
 from rota.data.subwords import Subwords, SubwordsConfig
+from rota.evaluation.ctranslate import CTranslator
 from rota.evaluation.translator import Translator
-from rota.export.ctranslate import CTranslator
 from rota.export.model import export
 from rota.runs.checkpoints import Checkpoints
 from rota.student.kernels.attention import Layout

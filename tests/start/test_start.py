@@ -12,8 +12,8 @@ from rota import api
 from rota.config import parse_config
 from rota.data.ready_made.adopting import as_it_is
 from rota.data.store import Store
+from rota.evaluation.ctranslate import CTranslator
 from rota.evaluation.translator import Translator
-from rota.export.ctranslate import CTranslator
 from rota.export.model import export
 from rota.runs import Run
 from rota.student.pieces import lay_out

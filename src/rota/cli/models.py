@@ -15,8 +15,8 @@ from rota.cli import views
 from rota.cli.application import RunPath, app
 
 if TYPE_CHECKING:
+    from rota.evaluation.ctranslate import CTranslator
     from rota.evaluation.translator import Translator
-    from rota.export.ctranslate import CTranslator
 
 CHUNK = 2000
 """Lines that are read, sorted by length, translated and written together: memory stays small, output comes early."""
@@ -69,8 +69,8 @@ def translate(
 
 
 def _open(model: Path, step: int | None, threads: int | None, *, selected: bool) -> Translator | CTranslator:
+    from rota.evaluation.ctranslate import CTranslator, is_ctranslate2
     from rota.evaluation.translator import Translator
-    from rota.export.ctranslate import CTranslator, is_ctranslate2
     from rota.student.hardware import use_threads
 
     if selected and step is not None:

@@ -72,6 +72,13 @@ def evaluate(
             show_default="no COMET",
         ),
     ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            help="rota, or ctranslate2, which is faster, for one network alone. Needs the extra ct2.",
+            show_default="as in the config, else rota",
+        ),
+    ] = None,
     threads: Annotated[
         int | None,
         typer.Option(
@@ -97,6 +104,7 @@ def evaluate(
         select_beam=select_beam,
         length_penalty=length_penalty,
         metrics=metrics,
+        engine=engine,
         threads=threads,
     )
     if scorer is not None:

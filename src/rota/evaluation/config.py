@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self, TypedDict, Unpack, get_args
+from typing import Any, Literal, Self, TypedDict, Unpack, get_args
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from rota.runs.standing import DEFAULT_METRICS, Combine, MetricName, Select
 from rota.settings import Settings
+
+Engine = Literal["rota", "ctranslate2"]
 
 
 class Changes(TypedDict, total=False):
@@ -21,6 +23,10 @@ class Changes(TypedDict, total=False):
     select_beam: int | None
     length_penalty: float | None
     metrics: str | Sequence[str] | None
+    engine: str | None
+
+
+ONE_NETWORK = "ctranslate2 translates with one network and an ensemble has several; add --combine average"
 
 
 class EvaluationConfig(Settings):
@@ -46,6 +52,10 @@ class EvaluationConfig(Settings):
         min_length=1,
         description="what is scored; loss, the cross-entropy per token, needs no translations and takes seconds",
     )
+    engine: Engine = Field(
+        "rota",
+        description="what searches for translations; ctranslate2, if it is installed, is faster, for one network alone",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -61,12 +71,19 @@ class EvaluationConfig(Settings):
     def _written_with_commas(cls, value: Any) -> Any:
         return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
 
+    @model_validator(mode="after")
+    def _one_network(self) -> Self:
+        if self.engine == "ctranslate2" and self.combine == "ensemble":
+            raise ValueError(ONE_NETWORK)
+        return self
+
     @model_serializer(mode="wrap")
-    def _without_default_metrics(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_later_defaults(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Named only where they are others: fingerprints of configs stay what they were."""
         written: dict[str, Any] = write(self)
-        if self.metrics == DEFAULT_METRICS:
-            del written["metrics"]
+        for name in ("metrics", "engine"):
+            if getattr(self, name) == type(self).model_fields[name].default:
+                del written[name]
         return written
 
     @property
@@ -75,9 +92,10 @@ class EvaluationConfig(Settings):
         return tuple(metric for metric in self.metrics if metric != "loss")
 
     @property
-    def search(self) -> dict[str, float]:
-        """The part that changes the translations of a given model."""
-        return {"beam": self.beam, "length_penalty": self.length_penalty}
+    def search(self) -> dict[str, float | str]:
+        """The part that changes the translations of a given model; those of another engine differ at times."""
+        engine = {} if self.engine == "rota" else {"engine": self.engine}
+        return {"beam": self.beam, "length_penalty": self.length_penalty, **engine}
 
     @property
     def selecting(self) -> Self:
@@ -98,6 +116,7 @@ class EvaluationConfig(Settings):
         select = given.pop("select", None)
         _require("--select", select, (*get_args(Select), "none"))
         _require("--combine", given.get("combine"), get_args(Combine))
+        _require("--engine", given.get("engine"), get_args(Engine))
         metrics = given.get("metrics", ())
         for metric in metrics.split(",") if isinstance(metrics, str) else metrics:
             _require("--metrics", metric.strip(), get_args(MetricName))
@@ -105,7 +124,11 @@ class EvaluationConfig(Settings):
             raise ValueError(f"--step {step} names a checkpoint and --select {select} looks for one; give one of them")
         wanted = "none" if step is not None else select
         values = self.model_dump() | ({} if wanted is None else {"select": wanted, "combine": None})
-        changed = type(self).model_validate(values | given)
+        values |= given
+        combine = values["combine"] or ("last" if values["select"] in (None, "none") else "ensemble")
+        if values.get("engine") == "ctranslate2" and combine == "ensemble":
+            raise ValueError(ONE_NETWORK)
+        changed = type(self).model_validate(values)
         if "window" in given and changed.combine in ("last", "moving-average"):
             several = f"--window {given['window']} is of several checkpoints"
             raise ValueError(f"{several}; add --combine average or ensemble")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +13,10 @@ from rota.evaluation.config import EvaluationConfig
 from rota.evaluation.losses import DETAILS, Losses, check_unchanged
 from rota.evaluation.metrics import METRICS, Score, averages, score
 from rota.evaluation.selection import Selection, select_window
-from rota.evaluation.translator import Counter, Loader, Progress, Translations, read_lines, text_hash
-from rota.files import damaged, sha256_of, short_hash, write_atomically
+from rota.evaluation.translator import Counter, Loader, Progress, Translations, Translator, read_lines, text_hash
+from rota.files import damaged, read_json, sha256_of, short_hash, write_atomically
 from rota.goal import Goal
-from rota.runs import Entry, Run
+from rota.runs import REMEDY, Entry, Run
 from rota.runs.standing import Model, Scores, Split, evaluated, model_of
 from rota.types import Arm, Route
 
@@ -72,10 +72,11 @@ def evaluate(
     """
     loader = Loader(folder, device, keep=config.checkpoints)
     check_data(loader.run, store, split)
+    convert = _converter(loader, config, processes)
     selection = None
     if step is None and config.select is not None:
         store.check("dev")
-        selection = select_window(loader, store, config, progress, processes=processes)
+        selection = select_window(loader, store, config, progress, processes=processes, convert=convert)
     if selection is None:
         model = Model(loader.run.checkpoints().window(config.checkpoints, step), config.combine)
     else:
@@ -85,7 +86,7 @@ def evaluate(
     pairs = {arm: store.text(split, arm) for arm in store.languages}
     paths: dict[Arm, Path] = {}
     if config.translated:
-        translations = Translations(loader, split, config, processes=processes)
+        translations = Translations(loader, split, config, processes=processes, convert=convert)
         paths = _translate(translations, model, pairs, progress)
     losses = Losses(loader, model, split, store, progress)
     scores: dict[Arm, list[Score]] = {}
@@ -101,6 +102,17 @@ def evaluate(
     evaluation = Evaluation(model, split, scores, low, paths, sentences, selection, run.goal, run.routes)
     _record(loader.run, evaluation, config, hashes)
     return evaluation
+
+
+def _converter(loader: Loader, config: EvaluationConfig, processes: int) -> Callable[[Translator], Translator] | None:
+    """How a translator becomes that of the config's engine; None: it stays as it is."""
+    if config.engine == "rota":
+        return None
+    from rota.evaluation.ctranslate import Converted, require_library
+
+    require_library()
+    tokenizer = read_json(loader.run.subwords_path, remedy=REMEDY)
+    return lambda translator: Converted(translator, tokenizer, threads=processes)
 
 
 def _translate(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rota.data.corpora.parallel import Pair
@@ -11,7 +11,7 @@ from rota.data.division import Division, selection_part
 from rota.data.store import Store
 from rota.evaluation.config import EvaluationConfig
 from rota.evaluation.metrics import groups, score
-from rota.evaluation.translator import SELECTION_PART, Counter, Loader, Progress, Translations, read_lines
+from rota.evaluation.translator import SELECTION_PART, Counter, Loader, Progress, Translations, Translator, read_lines
 from rota.files import write_json
 from rota.goal import Goal, goal_mean, is_alike
 from rota.runs import Run
@@ -85,6 +85,7 @@ def select_window(
     progress: Progress = lambda *_: None,
     *,
     processes: int = 1,
+    convert: Callable[[Translator], Translator] | None = None,
 ) -> Selection:
     """Judge every window, write ``selection.json``, and return it; what has been translated already is reused.
 
@@ -100,7 +101,13 @@ def select_window(
     losses = dev_losses(run)
     # Every network is in several windows: its encoder need not read the sentences again.
     translations = Translations(
-        loader, SELECTION_PART, config.selecting, cache=EncoderCache(), processes=processes, together=True
+        loader,
+        SELECTION_PART,
+        config.selecting,
+        cache=EncoderCache(),
+        processes=processes,
+        together=True,
+        convert=convert,
     )
     windows = run.checkpoints().windows(config.checkpoints)
     counter = Counter(f"selecting ({len(windows)} windows)", len(windows) * sum(sentences.values()), progress)

@@ -110,12 +110,25 @@ class Translator:
         """The translations of one text after the other, as in :func:`rota.student.search.translate_parts`."""
         encoded = [self._part(text) for text in texts]
         parts = [part for _, part in encoded]
+        with closing(self.find(parts, search, progress, cache)) as found:
+            for text, (indices, _), ids in zip(texts, encoded, found, strict=True):
+                translations = [""] * len(text.lines)
+                for index, line in zip(indices, self.subwords.decode_batch(ids), strict=True):
+                    translations[index] = line
+                yield translations
+
+    def find(
+        self,
+        parts: Sequence[Part],
+        search: Search,
+        progress: Callable[[int, int], None] | None,
+        cache: EncoderCache | None,
+    ) -> Generator[Sequence[Sequence[int] | IntArray], None, None]:
+        """The ids of the best translations of one part after the other."""
         found = translate_parts(self.networks, parts, search, progress=progress, cache=cache, processes=self.processes)
-        for text, (indices, _), hypotheses in zip(texts, encoded, found, strict=True):
-            translations = [""] * len(text.lines)
-            for index, line in zip(indices, self.subwords.decode_batch([best.ids for best in hypotheses]), strict=True):
-                translations[index] = line
-            yield translations
+        with closing(found):
+            for hypotheses in found:
+                yield [best.ids for best in hypotheses]
 
     def _part(self, text: Text) -> tuple[list[int], Part]:
         """Indices of the lines that are not blank, and what is searched for."""
@@ -207,7 +220,8 @@ class Counter:
 
 def translation_path(run: Run, model: Model, part: str, arm: Arm, search: EvaluationConfig) -> Path:
     """One sentence a line, in the order of the set; ``part`` is ``dev``, ``test`` or the selection part of dev."""
-    name = f"{model.name}.{part}.{arm}.beam{search.beam}-{search.length_penalty:g}.txt"
+    engine = "" if search.engine == "rota" else f"-{search.engine}"
+    name = f"{model.name}.{part}.{arm}.beam{search.beam}-{search.length_penalty:g}{engine}.txt"
     return run.translations_folder / name
 
 
@@ -227,10 +241,14 @@ class Translations:
         cache: EncoderCache | None = None,
         processes: int = 1,
         together: bool = False,
+        convert: Callable[[Translator], Translator] | None = None,
     ) -> None:
-        """``together``: languages share batches, and all files are written at the end; for small sets."""
+        """``together``: languages share batches, and all files are written at the end; for small sets.
+
+        ``convert``: makes the translator of another engine.
+        """
         self.loader, self.part, self.config, self._cache = loader, part, config, cache
-        self._processes, self._together = processes, together
+        self._processes, self._together, self._convert = processes, together, convert
 
     def of(
         self, model: Model, texts: Mapping[Arm, Sequence[str]], advance: Callable[[Arm, int], None]
@@ -266,6 +284,8 @@ class Translations:
         arms = [list(texts)] if self._together else [[arm] for arm in texts]
         translator = self.loader.translator(model.steps, model.combine)
         translator.processes = self._processes
+        if self._convert is not None:
+            translator = self._convert(translator)
         found = translator.translate_each(
             [self._text({arm: texts[arm] for arm in group}) for group in arms],
             Search(beam=self.config.beam, length_penalty=self.config.length_penalty),

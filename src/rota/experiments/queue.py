@@ -114,9 +114,9 @@ def _train(job: Job) -> list[str]:
 
 def evaluate_command(job: Job) -> list[str]:
     """The run knows how it is to be scored; options say what has changed since it began."""
-    metrics = {"metrics": list(DEFAULT_METRICS)}
-    before = metrics | job.run.setting("config.evaluation")
-    now = metrics | job.config.evaluation.model_dump(mode="json")
+    later = {"metrics": list(DEFAULT_METRICS), "engine": "rota"}
+    before = later | job.run.setting("config.evaluation")
+    now = later | job.config.evaluation.model_dump(mode="json")
     changed = [key for key in now if before.get(key) != now[key]]
     if "select" in changed:
         changed.append("combine")  # it would follow the selection

@@ -7,8 +7,8 @@ from typing import Final, Literal, get_args
 
 from rota.data.ready_made.reading import PIECES_FILE
 from rota.data.subwords import ABOUT, Subwords
+from rota.evaluation.ctranslate import MARK, save_ctranslate2
 from rota.evaluation.translator import Translator
-from rota.export.ctranslate import MARK, save_ctranslate2
 from rota.export.hugging_face import ExportedTokenizer, exported_tokenizer, save_hugging_face
 from rota.export.model_card import model_card
 from rota.files import folder_atomically, read_json, write_json

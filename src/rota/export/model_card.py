@@ -178,6 +178,7 @@ def _signatures(scores: Mapping[str, Mapping[Arm, Entry]]) -> str:
     search = first[0]["search"]
     lines = [f"- {LABELS.get(entry['metric'], entry['metric'])}: `{entry['signature']}`" for entry in first]
     how = f"beam {search['beam']}, length penalty {search['length_penalty']:g}"
+    how += f", {search['engine']}" if "engine" in search else ""
     loss = "; loss: cross-entropy of the references, less is better" if "loss" in scores else ""
     return f"Scores on the test sets, 0 to 100 ({how}){loss}:\n\n" + "\n".join(lines) + "\n"
 

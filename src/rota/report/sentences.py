@@ -176,7 +176,10 @@ def _model_scored(run: StudyRun) -> str:
     if run.scores is None:
         return ""
     model, count = run.scores.model, len(run.scores.model.steps)
-    search = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in run.scores.search.items())
+    search = ", ".join(
+        f"{name.replace('_', ' ')} {value if isinstance(value, str) else f'{value:g}'}"
+        for name, value in run.scores.search.items()
+    )
     if not model.select:
         scored = "the model of the last step" if count == 1 else f"{model.combine} of the last {count} checkpoints"
         return f"Scored: {scored}; {search}."

@@ -36,7 +36,7 @@ MetricName = Literal["bleu", "chrf", "loss"]
 
 DEFAULT_METRICS: Final[tuple[MetricName, ...]] = ("bleu", "chrf", "loss")
 
-_SEARCH: Final = ("beam", "length_penalty")
+_SEARCH: Final = ("beam", "length_penalty", "engine")
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,8 @@ class Asked:
 
     def has_search(self, scores: Scores) -> bool:
         """Whether the translations were searched for in this way."""
-        return all(scores.search.get(name) == value for name, value in self.search.items())
+        same_engine = scores.search.get("engine") == self.search.get("engine")
+        return same_engine and all(scores.search.get(name) == value for name, value in self.search.items())
 
     def has_selection(self, selection: Mapping[str, Any]) -> bool:
         """Whether a selection was made in this way."""
