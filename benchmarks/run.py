@@ -4,9 +4,10 @@
                              [--threads 1,2] [--preset small,base] [--data FOLDER]
 
 NAME is limit, time, data, teachers or memory (of this machine, without a corpus; machine is all five), or one of the
-scripts data_path, translation, two_cores, selecting and peers; by default everything. Each prints its own table, and a
-script says when it was skipped because a corpus or a run is missing. Stopped in the middle, the same command resumes.
---threads, --preset and --data are for the first five; scripts have options of their own, see docs/benchmarks.md.
+scripts data_path, translation, two_cores, two_processes, selecting and peers; by default everything. Each prints its
+own table, and a script says when it was skipped because a corpus or a run is missing. Stopped in the middle, the same
+command resumes. --threads, --preset and --data are for the first five; scripts have options of their own, see
+docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ SCRIPTS = {
     "data_path": HERE / "data_path.py",
     "translation": HERE / "translation.py",
     "two_cores": HERE / "two_cores.py",
+    "two_processes": HERE / "two_processes.py",
     "selecting": HERE / "selecting.py",
     "peers": HERE / "peers" / "run.py",
 }
@@ -36,6 +38,7 @@ QUICK = {
     "data_path": ["--repetitions", "1"],
     "translation": ["--repetitions", "1", "--sentences", "16"],
     "two_cores": ["--turns", "1", "--sentences", "32"],
+    "two_processes": ["--turns", "1", "--preset", "tiny", "--tokens", "400"],
     "selecting": ["--updates", "2"],
     "peers": ["--preset", "tiny", "--tokens", "400", "--updates", "4", "--rounds", "1", "--pairs", "2000"],
 }

@@ -338,6 +338,19 @@ def test_the_gate_stays_open_while_the_student_does_not_translate_yet():
     assert shares(teacher, 30) == pytest.approx(dict.fromkeys(ARMS, 0.25))
 
 
+def test_a_direction_has_as_many_tokens_as_some_percent_of_the_computation_allow():
+    def tokens(update_tokens, **settings):
+        room = replace(CLASSROOM, update_tokens=update_tokens)
+        return teacher_from({"name": "align", "refresh": 60, **settings}).alignment(room).tokens
+
+    # 2.5 % of 60 updates of 300 tokens are 450, for four languages, each with right and with mismatched sources
+    assert tokens(300) == 56
+    assert tokens(200, direction="loss") == 75
+    assert tokens(100) == 20, "at least"
+    assert tokens(8_000) == 100, "at most: 60 updates of 8,000 tokens pay for eight languages with less than 1 %"
+    assert tokens(8_000, tokens=500) == 500
+
+
 def test_a_reading_has_as_many_tokens_as_half_a_percent_of_the_computation_allows():
     def tokens(update_tokens, steps=4000, **settings):
         room = Classroom(CLASSROOM.sizes, CLASSROOM.low_resource, steps=steps, update_tokens=update_tokens)

@@ -31,7 +31,7 @@ POOLED = 8
 DIRECTION_COST = 0.025
 """Of the run's computation, about, for the gradients of the dev loss, unless ``tokens`` says how many."""
 
-DIRECTION_TOKENS = (20, 500)
+DIRECTION_TOKENS = (20, 100)
 """The fewest and the most dev tokens of a language in a gradient, then."""
 
 GATE_COST = 0.005
@@ -48,7 +48,7 @@ class AlignConfig(TeacherConfig):
         family="weights",
         line="gradients towards goal",
         observes="gradients",
-        cost=("+5%", "+0.4%"),
+        cost=("+8%", "+1%"),
         source="Rota",
         reference="Rota's own; docs/teachers.md has its formulas",
     )
