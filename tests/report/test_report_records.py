@@ -337,3 +337,10 @@ def test_the_report_says_which_model_was_scored(tmp_path):
         "Scored: average of the last 4 checkpoints; beam 5, length penalty 1.",
         "Scored: the model of the last step; beam 5, length penalty 1.",
     ]
+
+
+def test_the_report_names_another_engine(tmp_path):
+    chosen = {"search": {"beam": 5, "length_penalty": 1.0, "engine": "ctranslate2"}}
+    make_run(tmp_path / "plain" / "seed-1", scores={"chrf": everywhere(1.0)}, chosen=chosen)
+    expected = "Scored: the model of the last step; beam 5, length penalty 1, engine ctranslate2."
+    assert expected in how_made(read_study([tmp_path]))
