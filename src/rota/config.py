@@ -184,7 +184,8 @@ def as_begun(config: RunConfig, dumped: Mapping[str, Any]) -> RunConfig:
 
 def _teacher_as_begun(teacher: Settings, dumped: Mapping[str, Any]) -> Settings:
     """Before settings followed the length of a run, they had one default: for a learned teacher, the paper's."""
-    if isinstance(teacher, TeacherConfig) and teacher.name == dumped.get("name"):
+    own = getattr(teacher, "variant", None)
+    if isinstance(teacher, TeacherConfig) and (teacher.name, own) == (dumped.get("name"), dumped.get("variant", own)):
         kept = [name for name in teacher.follows_length if name in dumped and name not in teacher.model_fields_set]
         teacher = teacher.model_copy(update={name: dumped[name] for name in kept})
     exact = "variant" in type(teacher).model_fields and "variant" not in teacher.model_fields_set

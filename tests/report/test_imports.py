@@ -21,7 +21,7 @@ LAYERS = (
     "study",
     "numbers",
     "sentences",
-    "ending advice",
+    "ending advice recommend",
     "tables",
     "figures",
     "page",

@@ -4,6 +4,8 @@ import json
 
 import pytest
 from made_runs import everywhere, make_run, make_suite, write_json
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from rota.report.assemble import make_report
@@ -11,14 +13,13 @@ from rota.report.folders import check_target
 from rota.report.sentences import missing
 from rota.report.study import read_study
 
-EMPTY = {"png": b"", "svg": "<svg></svg>"}
-
 
 @pytest.fixture(autouse=True)
 def undrawn(monkeypatch):
     """Which files there are is asked here, not what the figures look like: drawing them takes most of the time."""
     monkeypatch.setattr(Figure, "draw_without_rendering", lambda figure: None)
-    monkeypatch.setattr(Figure, "savefig", lambda figure, file, format, **_: file.write(EMPTY[format]))
+    monkeypatch.setattr(FigureCanvasSVG, "print_svg", lambda canvas, file, **_: file.write("<svg></svg>"))
+    monkeypatch.setattr(FigureCanvasAgg, "print_png", lambda canvas, file, **_: file.write(b""))
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_dqn_by_its_name_fits_the_run():
     assert (dqn.replay_minimum, dqn.replay_capacity, dqn.replay_batch) == (10, 100, 32)
     assert dqn.gamma == pytest.approx(0.99**100)
     assert dqn.tau == pytest.approx(1 - 0.995**100)
-    assert (dqn.epsilon_floor, dqn.reward_scale) == (pytest.approx(0.1), "z-score")
+    assert (dqn.epsilon_floor, dqn.reward_scale) == (pytest.approx(32 / 134), "z-score")
     assert (dqn.reward_tokens, dqn.groups, dqn.group_sentences) == (2_400, 3, 5)
     assert dqn.variant == "scaled"
 
@@ -116,6 +116,38 @@ def test_a_config_that_names_the_variant_is_another_run_than_one_begun_before():
     recorded = config({"name": "dqn", "variant": "paper", "warmup": "10%"}).dump()
     now = config({"name": "dqn", "variant": "scaled", "warmup": "10%"})
     assert as_begun(now, recorded).teacher == now.teacher
+
+
+@pytest.mark.parametrize(
+    ("steps", "floor"),
+    [
+        (500, 0.25),  # 80 choices and more: a quarter of them, and no more
+        (1_500, 32 / 134),
+        (10_000, 0.01 * (13_400 / 893) ** 0.5),  # 893 choices: the root of the lost ones is more than 32 / 893
+        (150_000, 0.01),
+    ],
+)
+def test_random_choices_are_left_for_every_language(steps, floor):
+    assert fitted("dqn", steps=steps).epsilon_floor == pytest.approx(floor)
+    assert fitted({"name": "dqn", "variant": "rota"}, steps=steps).epsilon_floor == 0.16
+    assert fitted({"name": "dqn", "epsilon_floor": 0.03}, steps=steps).epsilon_floor == 0.03
+
+
+def test_runs_keep_what_their_length_gave_them_when_they_began():
+    for teacher, name, before in (("dqn", "epsilon_floor", 0.1), ("exp3", "decide_every", 10)):
+        recorded = config(teacher, steps=400).dump()
+        recorded["teacher"][name] = before
+        resumed = as_begun(config(teacher, steps=400), recorded)
+        assert getattr(resumed.teacher, name) == before
+        assert getattr(fitted(teacher, steps=400), name) != before
+
+
+@pytest.mark.parametrize(("steps", "block"), [(50, 1), (100, 1), (400, 5), (800, 10), (100_000, 10)])
+def test_bandits_choose_often_enough_in_a_short_run(steps, block):
+    for name in ("exp3", "exp3-s"):
+        assert fitted(name, steps=steps).decide_every == block
+        assert fitted({"name": name, "decide_every": 7}, steps=steps).decide_every == 7
+        assert fitted({"name": name, "variant": "source"}, steps=steps).decide_every == 1
 
 
 VALUES = {

@@ -8,17 +8,15 @@ from rota.teachers import TEACHERS
 from rota.testing import NoHarm
 from rota.testing.no_harm import LENGTHS, MARGIN, above_uniform
 
-NEEDED = {"zaremoodi": {"targets": "goal"}}
-"""The world has no low-resource languages, which are its targets by default."""
+NEEDED = {
+    "zaremoodi": {"targets": "goal"},  # the world has no low-resource languages, which are its targets by default
+    "ccl-m": {"baseline": dict.fromkeys(("north", "east", "south", "west"), 1.88)},  # what uniform reaches
+}
+LEFT_OUT = ("fixed", "sb3", "replay-proportions", "replay-shuffled", "replay-exact", "late")
+"""They do what they are given: shares, a policy, a run; there is no default to judge. ``late`` is about low-resource
+languages."""
 
-LISTENING = [
-    name
-    for name, kind in TEACHERS.items()
-    if kind.listens and not any(field.is_required() for field in kind.model_fields.values())
-]
-
-
-NAMES = (*LISTENING, "tscl rota", "dqn rota")
+NAMES = (*(name for name in TEACHERS if name not in LEFT_OUT), "tscl rota", "dqn rota")
 """With the variant, where it is not the default."""
 
 
@@ -46,7 +44,7 @@ def test_the_margin_would_catch_a_collapse():
     world = forgetting(steps)
     one, uniform = (world.final_losses(np.array([shares]), steps).mean() for shares in ([1.0, 0, 0, 0], [0.25] * 4))
     assert one - uniform == pytest.approx(0.737, abs=0.001)
-    assert one - uniform > 2 * MARGIN
+    assert one - uniform > 2.9 * MARGIN
 
 
 class TestUniformDoesNoHarm(NoHarm):

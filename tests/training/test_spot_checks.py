@@ -50,8 +50,9 @@ def test_the_checks_stay_within_their_share_of_the_computation(arms, share, toke
     looking = checks(arms, share, tokens)
     planned = [looking.due(number) for number in range(1, validations + 1)]
     passes = sum((4 if looking.looks_at_dev(turn) else 2) * len(due) * each for due, each, turn in planned)
-    # A check that begins within a turn with dev sentences may end in the next one.
-    assert passes <= share * 2 * tokens * validations * (1 + 1e-9) + 2 * LEAST * arms
+    # A check that begins within a turn with dev sentences may end in the next one. If checks and turns keep step, this
+    # lasts: at worst two of five checks have dev sentences instead of one of four, which is 2.8 passes instead of 2.5.
+    assert passes <= share * 2 * tokens * validations * 1.12 + 2 * LEAST * arms
     played = [arm for due, _, _ in planned for arm in due]
     counts = [played.count(f"l{number}") for number in range(arms)]
     assert max(counts) - min(counts) <= 1

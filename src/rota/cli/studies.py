@@ -55,7 +55,7 @@ def report(
     with views.ProgressBar() as progress:
         made = report_on(runs, out, title=title, baseline=baseline, regret=regret, progress=progress)
         copied = None if records is None else copy_all(runs, records, progress)
-    for sentence in (*made.summary, *made.missing):
+    for sentence in (*made.summary, *made.missing, *made.recommendation):
         views.say(sentence)
     files = f"{plural(len(made.tables), 'table')} and {plural(len(made.figures), 'figure')}"
     compared = f", compared with {made.baseline}" if made.baseline else ""

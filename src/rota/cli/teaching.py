@@ -180,5 +180,5 @@ def advise(
     if json_:
         sys.stdout.write(json.dumps({**advice.as_json(), "picture": str(drawn)}, indent=2, ensure_ascii=False) + "\n")
         return
-    views.say(written(advice))
+    views.say(written(advice, views.console.width))
     views.say(f"\ndrawn in {drawn}")

@@ -41,6 +41,9 @@ console = Console(markup=False, emoji=False, highlight=False)
 Progress = Callable[[str, int, int | None], None]
 """Called as ``progress(stage, done, total)``; the total is ``None`` while it is not known."""
 
+MOST_DROPPED = 3
+"""Arms that are named with a reason for which pairs were dropped."""
+
 MANY = 24
 """Arms that a table of a run shows."""
 
@@ -125,27 +128,42 @@ def _lines() -> Iterator[Progress]:
 
 
 def data_table(store: Store) -> Group:
-    """Pairs of each language, and of its arms if it has several: kept for train, dev and test, dropped from train."""
+    """Pairs of each language, and of its arms if it has several; then why pairs were dropped from train."""
     counts = store.manifest.cleaning
-    trained = [splits["train"] for splits in counts.values() if "train" in splits]
-    reasons = sorted({reason for train in trained for reason in train} - {"kept"})
-    shown = [reason for reason in reasons if any(train.get(reason) for train in trained)]
+    dropped = {arm: _dropped(splits["train"]) for arm, splits in counts.items() if "train" in splits}
     table = _table()
-    for name in ("language", "train", "dev", "test"):
+    for name in ("language", "train", "dev", "test", *(["dropped"] if any(dropped.values()) else [])):
         table.add_column(name, justify="left" if name == "language" else "right")
-    for reason in shown:
-        table.add_column(f"dropped: {reason}", justify="right", style="dim")
     for name in store.languages:
         arms = [arm for arm, language in store.language_of.items() if language == name]
         low = " (low)" if name in store.low_resource else ""
-        dropped = [sum(counts[arm]["train"].get(reason, 0) for arm in arms) for reason in shown]
         held_out = [f"{counts[name][split]['kept']:,}" for split in ("dev", "test")]
-        table.add_row(name + low, f"{store.language_sizes[name]:,}", *held_out, *(f"{count:,}" for count in dropped))
+        gone = [f"{sum(sum(dropped[arm].values()) for arm in arms):,}"] if any(dropped.values()) else []
+        table.add_row(name + low, f"{store.language_sizes[name]:,}", *held_out, *gone)
         for arm in arms if arms != [name] else []:
-            of_arm = [f"{counts[arm]['train'].get(reason, 0):,}" for reason in shown]
+            of_arm = [f"{sum(dropped[arm].values()):,}"] if gone else []
             table.add_row(f"  {arm}", f"{store.sizes[arm]:,}", "", "", *of_arm)
     titled = _titled(f"{store.folder}: {store.manifest.vocabulary:,} subwords", table)
-    return Group(titled, *(Text(line, style="yellow") for line in _mess_lines(store)))
+    reasons = [_reasons_table(dropped)] if any(dropped.values()) else []
+    return Group(titled, *reasons, *(Text(line, style="yellow") for line in _mess_lines(store)))
+
+
+def _dropped(counts: Mapping[str, int]) -> dict[str, int]:
+    """Pairs by the reason of the cleaning."""
+    return {reason: count for reason, count in counts.items() if reason != "kept" and count}
+
+
+def _reasons_table(dropped: Mapping[str, Mapping[str, int]]) -> Table:
+    """For each reason the pairs of all arms together, and the arms that lost most."""
+    reasons = sorted({reason for counts in dropped.values() for reason in counts})
+    table = _table()
+    for name in ("dropped because of", "pairs", "most of them in"):
+        table.add_column(name, justify="right" if name == "pairs" else "left", style="dim")
+    for reason in reasons:
+        by_arm = sorted(((counts.get(reason, 0), arm) for arm, counts in dropped.items()), key=lambda each: -each[0])
+        most = ", ".join(f"{arm} {count:,}" for count, arm in by_arm[:MOST_DROPPED] if count)
+        table.add_row(reason, f"{sum(count for count, _ in by_arm):,}", most)
+    return table
 
 
 def _mess_lines(store: Store) -> Iterator[str]:
@@ -202,7 +220,7 @@ def model_name(evaluation: Evaluation) -> str:
 def window_table(selection: Selection) -> Group:
     """Dev BLEU and dev loss of every window of checkpoints; an asterisk marks the best one."""
     window, windows, select = selection.best, selection.windows, selection.select
-    table = _table()
+    table = _table(gap=1)
     for name in ("last step", *window.averages, "dev loss", ""):
         table.add_column(name, justify="right")
     for each in windows:
@@ -311,45 +329,69 @@ def _written(value: object) -> str:
 def simulation_table(results: Mapping[str, SimulationResult], title: str) -> Group:
     """Final loss and share of the updates by language, one column for each teacher, the best one first."""
     ranked = dict(sorted(results.items(), key=lambda item: item[1].macro_loss))
-    table = _table(gap=1)
-    table.add_column("loss, share")
-    for name in ranked:
-        table.add_column(name, justify="right")
-    for arm in next(iter(ranked.values())).shares:
-        cells = [f"{result.final_losses[arm]:.3f} {result.shares[arm]:4.0%}" for result in ranked.values()]
-        table.add_row(arm, *cells)
-    table.add_section()
-    table.add_row("mean", *(f"{result.macro_loss:.3f}     " for result in ranked.values()), style="bold")
-    return _titled(title, table)
+    arms = list(next(iter(ranked.values())).shares)
+    columns = {
+        name: [
+            *(Text(f"{result.final_losses[arm]:.3f} {result.shares[arm]:4.0%}") for arm in arms),
+            Text(f"{result.macro_loss:.3f}     ", style="bold"),
+        ]
+        for name, result in ranked.items()
+    }
+    return _side_by_side(title, "loss, share", [*arms, "mean"], columns)
 
 
 def policy_table(probe: PolicyProbe) -> Group:
     """Row: the language whose losses were amplified; columns: softmax of the Q value of each choice."""
-    table = _table()
-    table.add_column("amplified")
-    for arm in probe.arms or probe.languages:
-        table.add_column(arm, justify="right")
-    for arm, row in zip(probe.languages, probe.matrix, strict=True):
-        table.add_row(arm, *(f"{value:.2f}" for value in row))
-    return _titled(
-        f"Q network ({probe.network}) at step {probe.step}, losses of one language x {probe.factor:g}", table
-    )
+    values = zip(*probe.matrix, strict=True)
+    columns = {
+        arm: [Text(f"{value:.2f}") for value in column]
+        for arm, column in zip(probe.arms or probe.languages, values, strict=True)
+    }
+    title = f"Q network ({probe.network}) at step {probe.step}, losses of one language x {probe.factor:g}"
+    return _side_by_side(title, "amplified", list(probe.languages), columns)
 
 
 def help_table(found: HelpMap) -> Group:
     """Row: the arm trained on; columns: how far its updates help the dev set of each language. Faint: not certain."""
-    table = _table(1)
-    table.add_column("training on")
-    for language in found.languages:
-        table.add_column(language, justify="right")
-    for row, arm in enumerate(found.arms):
+    columns = {}
+    for column, language in enumerate(found.languages):
         cells = []
-        for column, value in enumerate(found.means[row]):
+        for row, value in enumerate(found.means[:, column]):
             known = bool(value == value)  # not nan
             style = "" if not known or found.sure[row, column] else "dim"
             cells.append(Text(f"{value:+.2f}" if known else "-", style=style))
-        table.add_row(arm, *cells)
-    return _titled(f"who helps (+) or hurts (-) whose dev loss, steps {found.first:,} to {found.last:,}", table)
+        columns[language] = cells
+    title = f"who helps (+) or hurts (-) whose dev loss, steps {found.first:,} to {found.last:,}"
+    return _side_by_side(title, "training on", list(found.arms), columns)
+
+
+def _side_by_side(title: str, corner: str, rows: Sequence[str], columns: Mapping[str, Sequence[Text]]) -> Group:
+    """Columns under their names; those that do not fit the width follow in another table with the same rows."""
+    room = console.width - max(map(len, [corner, *rows])) - 2
+    tables = []
+    widths = {name: max(len(name), *(len(cell) for cell in cells)) + 2 for name, cells in columns.items()}
+    for names in _blocks(widths, room):
+        table = _table(gap=1)
+        table.add_column(corner)
+        for name in names:
+            table.add_column(name, justify="right", no_wrap=True)
+        for place, row in enumerate(rows):
+            table.add_row(row, *(columns[name][place] for name in names))
+        tables.append(table)
+    return Group(Text(title, style="bold"), *tables)
+
+
+def _blocks(widths: Mapping[str, int], room: int) -> list[list[str]]:
+    """Names in their order, as many together as fit; one at least."""
+    blocks: list[list[str]] = []
+    left = 0
+    for name, width in widths.items():
+        if not blocks or width > left:
+            blocks.append([])
+            left = room
+        blocks[-1].append(name)
+        left -= width
+    return blocks
 
 
 def _table(gap: int = 2) -> Table:

@@ -28,6 +28,9 @@ LINES = 5
 PACE_EVERY: Final = 30.0
 """Seconds between two readings of the runs' timings."""
 
+COLUMNS: Final = 80
+"""The width that tables must fit."""
+
 NAMED: Final = 4
 """At most so many runs are named with a reason that they share."""
 
@@ -94,7 +97,7 @@ class Board:
         return found if left is None else f"{found}; about {clock(left)} left"
 
     def _table(self) -> Table:
-        table = Table(box=None, padding=(0, 2), show_edge=False)
+        table = Table(box=None, padding=(0, 1), show_edge=False)
         for name in ("row", "seed", "state", "step", "dev loss", "left"):
             table.add_column(name, justify="left" if name in ("row", "state") else "right", no_wrap=True)
         table.add_column("", overflow="ellipsis", no_wrap=True)
@@ -160,12 +163,18 @@ def overview(suite: Suite, jobs: Sequence[Job], out: Path, *, at_once: int) -> G
     statuses = [look(job) for job in jobs]
     pace = measure_pace(jobs, statuses)
     seconds = [pace.seconds(job, status) for job, status in zip(jobs, statuses, strict=True)]
-    table = Table(box=None, padding=(0, 2), show_edge=False)
-    for name in ("row", "seed", "state", "time left"):
+    names = ("row", "seed", "state", "time left")
+    rows = [
+        (job.title, str(job.seed), _state(job, status), clock(left) if left else "")
+        for job, status, left in zip(jobs, statuses, seconds, strict=True)
+    ]
+    width = sum(max(map(len, column)) for column in zip(names, *rows, strict=True))
+    table = Table(box=None, padding=(0, 2 if width + 4 * len(names) <= COLUMNS else 1), show_edge=False)
+    for name in names:
         table.add_column(name, justify="left" if name in ("row", "state") else "right", no_wrap=True)
     table.columns[0].min_width = max(len(job.title) for job in jobs)  # a truncated name may be that of another row
-    for job, status, left in zip(jobs, statuses, seconds, strict=True):
-        table.add_row(job.title, str(job.seed), _state(job, status), clock(left) if left else "")
+    for row in rows:
+        table.add_row(*row)
     title = Text(f"{suite.name} in {out}: {_counts(statuses)}", style="bold")
     refused = [Text(line) for line in _refusals(jobs, statuses)]
     return Group(title, table, *refused, _total(seconds, pace, at_once, others=bool(refused)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from textwrap import wrap
 from typing import Any, Final, Literal
 
 from rota.goal import Goal, is_alike
@@ -249,8 +250,8 @@ SECTIONS: Final[Mapping[str, tuple[Kind, ...]]] = {
 }
 
 
-def written(advice: Advice) -> str:
-    """The advice as text for a terminal; a section without findings is left out."""
+def written(advice: Advice, width: int = 80) -> str:
+    """The advice as text for a terminal of so many columns; a section without findings is left out."""
     facts = advice.facts
     done = "" if facts.finished else " so far"
     parts = [f"{facts.run}: {facts.teacher}, {plural(facts.updates, 'update')}{done}; goal: {goal_words(facts)}"]
@@ -259,7 +260,10 @@ def written(advice: Advice) -> str:
     parts += _section("How sure this is", advice.certainty)
     unknown = [f"{each.what[0].upper()}{each.what[1:]}. For the next run: {each.option}" for each in advice.unknown]
     parts += _section("What the records do not say", unknown)
-    return "\n".join(parts)
+    lines = (
+        wrap(part, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) for part in parts
+    )
+    return "\n".join("\n".join(line) for line in lines)
 
 
 def _section(title: str, lines: Sequence[str]) -> list[str]:

@@ -29,6 +29,7 @@ from rota.report.folders import Progress, check_folder
 from rota.report.numbers.measures import HIGH, LOW, MACRO, headline_scope, measured, scope_title
 from rota.report.numbers.planned import PlannedResult, planned_results
 from rota.report.page import MADE_BY, Section, write_report
+from rota.report.recommend import recommendation
 from rota.report.sentences import HEADLINES, alarms_raised, headlines, how_made, missing, stopped_early, what_was_run
 from rota.report.single import advice_section, cost_section, saw_section, score_section
 from rota.report.study import MAIN_TABLES, Row, Study, read_study
@@ -49,6 +50,7 @@ class Report:
     missing: list[str]
     tables: list[str]
     figures: list[str]
+    recommendation: Sequence[str] = ()
 
 
 def make_report(
@@ -82,7 +84,9 @@ def make_report(
     title = title or f"Training schedules: {', '.join(path.resolve().name for path in paths)}"
     names = write_report(out, title, what_was_run(study), sections)
     summary = [*said, *headlines(study, against)]
-    return Report(out / "index.html", against.title, summary, missing(study, against), *names)
+    return Report(
+        out / "index.html", against.title, summary, missing(study, against), *names, recommendation(study, against)
+    )
 
 
 def _report_of_run(study: Study, out: Path, title: str | None) -> Report:
@@ -139,6 +143,7 @@ def make_sections(study: Study, baseline: Row, progress: Progress = lambda *_: N
         lambda: _schedules(study),
         lambda: _teachers(study),
         lambda: _costs(study, baseline),
+        lambda: Section("recommendation", "Which schedule to use", recommendation(study, baseline)),
         lambda: _making(study),
     ]
     sections = []

@@ -90,14 +90,16 @@ def make_corpora_report(
     results = [] if plan is None else planned_results(plan.plan, studies)
     sections = [] if plan is None else [planned_section(plan, studies, results, several=True)]
     sections.append(_regret_section(studies, exploratory=plan is not None))
-    pages = Section("corpora", "Each corpus", ["A report on every corpus by itself:"], links=[(n, n) for n in there])
+    advice = [f"{corpus}: {report.recommendation[0]}" for corpus, report in reports.items() if report.recommendation]
+    lead = "A report on every corpus by itself:"
+    pages = Section("corpora", "Each corpus", [lead], advice, links=[(n, n) for n in there])
     absent = [corpus for corpus in corpora_of(path) if corpus not in there]
     gaps = [f"No runs on {and_list(absent)}."] if absent else []
     gaps += [f"{corpus}: {gap}" for corpus, report in reports.items() for gap in report.missing]
     sections += [pages, Section("missing", "What is missing", points=gaps), _making()]
     names = write_report(out, title or f"Training schedules: {path.resolve().name}", _about(studies), sections)
     against = {report.baseline for report in reports.values()}
-    return Report(out / "index.html", and_list(sorted(against)), planned_headlines(results), gaps, *names)
+    return Report(out / "index.html", and_list(sorted(against)), planned_headlines(results), gaps, *names, advice)
 
 
 def _studies_in(path: Path) -> list[Path]:

@@ -291,6 +291,20 @@ class TeacherConfig(Settings, ABC):
         return changed
 
 
+def with_enough_choices(config: TeacherConfig, steps: int) -> TeacherConfig:
+    """The config with fewer updates of a choice in a run so short that there would be fewer than ``FEWEST`` of them.
+
+    What a config writes itself is kept.
+    """
+    every = max(1, min(config.decide_every, steps // FEWEST))
+    if "decide_every" in config.model_fields_set or every == config.decide_every:
+        return config
+    written = {name: getattr(config, name) for name in config.model_fields_set}
+    fitted = type(config).model_validate({**written, "decide_every": every})
+    fitted.__pydantic_fields_set__.intersection_update(config.model_fields_set)
+    return fitted
+
+
 def _resized(value: Any, to: SizeChange) -> Any:
     """The value with every number of steps in it in proportion; a share of the run is in proportion already."""
     if isinstance(value, Duration):

@@ -156,7 +156,7 @@ class Display:
 
     def _languages(self) -> Table:
         """Of each arm its tokens, their share, epochs, and the dev loss of its language; the 24 most trained."""
-        table = Table(box=None, padding=(0, 2), show_edge=False)
+        table = Table(box=None, padding=(0, 1), show_edge=False)
         for name in ("language", "tokens", "share", "", "epochs", "dev loss", "lowest"):
             table.add_column(
                 name,

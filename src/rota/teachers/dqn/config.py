@@ -35,6 +35,9 @@ logger = logging.getLogger(__name__)
 PAPER_TOKENS: Final = 8_000
 """Target tokens of a batch in the paper."""
 
+RANDOM: Final = 32
+"""Decisions of a short run that should be random: four for each of eight languages."""
+
 HALF_WAY: Final = 0.5
 MOSTLY_RANDOM: Final = 0.5
 
@@ -70,6 +73,7 @@ class DQNConfig(LearnedConfig):
         reference="the paper, Algorithm 2; Mnih et al. 2013; Kumar et al. 2019",
     )
     later: ClassVar[tuple[str, ...]] = ("policy", "temperature", "reward_weights")
+    follows_length: ClassVar[tuple[str, ...]] = ("epsilon_floor",)
     name: Literal["dqn"] = "dqn"
     warmup: WarmupField = Field(
         WarmupConfig(until=Duration("16k")),
@@ -228,7 +232,8 @@ class DQNConfig(LearnedConfig):
           and 0.995 become 1 within a millionth at 1,500 steps.
         - ``gamma``: a reward counts as much the same share of a run later: 0.99 after one of 13,400 decisions is 0.366
           after one of 134. With the old horizon Q values would be sums over most of the run.
-        - Epsilon falls to a floor that grows with the root of the lost decisions, up to 0.1: 0.01 of 134 is one choice.
+        - Epsilon falls to a floor that grows with the root of the lost decisions: 0.01 of 134 is one choice. It leaves
+          ``RANDOM`` random decisions in a run, up to a quarter of them: with fewer, languages went without any.
         - Rewards are z-scored. A choice gains hundredths of a nat and the outputs of an untrained network differ by
           tenths, which the paper's run has 12,400 updates to unlearn.
         - The state has as many sentences for each token of a batch as the paper's, 250 for 8,000, in groups half as
@@ -251,10 +256,15 @@ class DQNConfig(LearnedConfig):
             # The first decision after the warm-up has no state yet, and an update needs the minimum of transitions.
             "tau": same_fraction(self.tau, before - self.replay_minimum, now - minimum),
             "gamma": math.pow(self.gamma, before / now),
-            "epsilon_floor": max(self.epsilon_floor, min(0.1, self.epsilon_floor * math.sqrt(before / now))),
+            "epsilon_floor": self._floor(before, now),
             "reward_scale": "z-score" if to.share < 1 and self.reward_scale == "none" else self.reward_scale,
             **self._smaller_state(to),
         }
+
+    def _floor(self, before: int, now: int) -> float:
+        grown = min(0.1, self.epsilon_floor * math.sqrt(before / now))
+        least = min(0.25, RANDOM / now) if self.variant == "scaled" and now < before else 0.0
+        return max(self.epsilon_floor, grown, least)
 
     def _smaller_state(self, to: SizeChange) -> dict[str, int]:
         sentences = round(self.groups * self.group_sentences * to.tokens / PAPER_TOKENS)

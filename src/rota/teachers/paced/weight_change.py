@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from rota.measures import Measure, WeightChange
-from rota.teachers.base import FEWEST, Classroom, Languages, TeacherConfig
+from rota.teachers.base import Classroom, Languages, TeacherConfig, with_enough_choices
 from rota.teachers.card import Card
 from rota.teachers.rewards import measured
 from rota.types import Arm, Decision, Observation, State
@@ -92,12 +92,7 @@ class WeightChangeConfig(TeacherConfig):
 
     def fitted(self, steps: int, tokens: int) -> TeacherConfig:  # noqa: ARG002 - a matter of updates
         """In runs of fewer than 4,000 updates choices are shorter, so that there are 80: else some arms get none."""
-        if "decide_every" in self.model_fields_set:
-            return self
-        written = {name: getattr(self, name) for name in self.model_fields_set}
-        fitted = type(self).model_validate({**written, "decide_every": max(1, min(50, steps // FEWEST))})
-        fitted.__pydantic_fields_set__.intersection_update(self.model_fields_set)
-        return fitted
+        return with_enough_choices(self, steps)
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> WeightPaced:  # noqa: ARG002 - nothing is drawn
         return WeightPaced(classroom.select(self.languages), smoothing=self.smoothing, longest=self.longest)

@@ -17,7 +17,7 @@ from pydantic import (
 
 from rota.measures import UncertaintyKind, Weights
 from rota.settings import ConfigError, Count, Duration, DurationField
-from rota.teachers.base import Classroom, Languages, SizeChange, TeacherConfig
+from rota.teachers.base import Classroom, Languages, SizeChange, TeacherConfig, with_enough_choices
 from rota.teachers.card import Card
 from rota.teachers.scripted.temperature import TemperatureConfig
 from rota.teachers.scripted.two_phase import named
@@ -81,6 +81,7 @@ class WeightsConfig(TeacherConfig):
         source="-",
         reference="a signal (what to measure) and an update rule, both to be chosen; the rows below are published ones",
     )
+    follows_length: ClassVar[tuple[str, ...]] = ("decide_every",)
     published: ClassVar[Mapping[str, Any]] = {}
     """What ``variant: source`` sets."""
 
@@ -253,6 +254,10 @@ class WeightsConfig(TeacherConfig):
 
     def reads(self) -> Sequence[Path]:
         return (self.baseline,) if isinstance(self.baseline, Path) else ()
+
+    def fitted(self, steps: int, tokens: int) -> TeacherConfig:  # noqa: ARG002 - a matter of updates
+        """Presets that stay with a choice for ten updates do so for fewer in runs of fewer than 800."""
+        return with_enough_choices(self, steps)
 
     def scaled(self, to: SizeChange) -> dict[str, Any]:
         """No more tokens are measured at a choice than an update has."""

@@ -1,0 +1,194 @@
+"""Tables fit 80 columns: no header is broken and no number cut, with names and counts as long as they get."""
+
+import io
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from rich.console import Console, Group
+from rich.table import Table
+
+from rota.cli import views
+from rota.experiments.board import Board, overview
+from rota.experiments.jobs import Status, plan
+from rota.experiments.suites import open_suite
+from rota.report.ending import ArmTotals
+from rota.simulation.simulate import SimulationResult
+from rota.teachers import TEACHERS
+from rota.teachers.curricula import CURRICULA
+from rota.training.listeners import Display
+
+LONG = ("az", "zh_Hant", "gl-web-crawl", "pt-subtitles")
+SIXTY = [f"l{number:02}" for number in range(60)]
+
+
+def rendered(renderable, width):
+    file = io.StringIO()
+    Console(file=file, width=width, markup=False, highlight=False).print(renderable)
+    return [line.rstrip() for line in file.getvalue().splitlines()]
+
+
+def tables(renderable):
+    """Those within groups too; sentences between them may be wrapped."""
+    if isinstance(renderable, Table):
+        yield renderable
+    for part in renderable.renderables if isinstance(renderable, Group) else ():
+        yield from tables(part)
+
+
+def check_fits(renderable):
+    """With any room that it likes, a table looks the same."""
+    found = list(tables(renderable))
+    assert found
+    for table in found:
+        lines = rendered(table, 80)
+        assert lines == rendered(table, 400)
+        assert max(map(len, lines)) <= 80
+
+
+@pytest.fixture
+def eighty(monkeypatch):
+    monkeypatch.setattr(views, "console", Console(file=io.StringIO(), width=80, markup=False, highlight=False))
+
+
+def store(languages, reasons):
+    cleaning = {
+        name: {"train": {"kept": 12_345_678, **reasons}, "dev": {"kept": 10_000}, "test": {"kept": 10_000}}
+        for name in languages
+    }
+    return SimpleNamespace(
+        folder="prepared/a-long-name",
+        manifest=SimpleNamespace(cleaning=cleaning, vocabulary=32_000, mess={}),
+        languages=list(languages),
+        language_of={name: name for name in languages},
+        language_sizes=dict.fromkeys(languages, 12_345_678),
+        sizes=dict.fromkeys(languages, 12_345_678),
+        low_resource=[languages[-1]],
+    )
+
+
+REASONS = {"English in dev or test": 1_234_567, "length ratio": 12_345, "duplicate": 3, "too long": 2, "empty": 0}
+
+
+def test_prepared_data_with_every_reason(eighty):
+    counts, reasons = tables(views.data_table(store(LONG, REASONS)))
+    check_fits(counts)
+    head, *lines = rendered(reasons, 80)
+    assert [part.strip() for part in head.split("  ") if part] == ["dropped because of", "pairs", "most of them in"]
+    for reason, count in list(REASONS.items())[:-1]:  # of the last one there are none
+        assert any(line.strip().startswith(reason) and f"{4 * count:,}" in line for line in lines)
+    check_fits(views.data_table(store(SIXTY, {})))
+
+
+def test_prepared_data_name_the_reasons_and_who_lost_most(eighty):
+    made = store(("az", "be", "ru", "tr"), {})
+    for name, count in (("az", 5), ("be", 700), ("ru", 60), ("tr", 8_000)):
+        made.manifest.cleaning[name]["train"]["length ratio"] = count
+    lines = rendered(views.data_table(made), 80)
+    assert any(line.split() == ["tr", "(low)", "12,345,678", "10,000", "10,000", "8,000"] for line in lines)
+    [reason] = [line for line in lines if "length ratio" in line]
+    assert reason.split("  ")[-1].strip() == "tr 8,000, be 700, ru 60"
+    assert "8,765" in reason
+
+
+def test_without_dropped_pairs_there_is_nothing_about_them(eighty):
+    assert "dropped" not in "\n".join(rendered(views.data_table(store(LONG, {"length ratio": 0})), 80))
+
+
+def test_a_run_while_it_trains_and_at_its_end(eighty):
+    sizes = dict.fromkeys(LONG, 1_000_000)
+    display = Display(views.console, title="run", languages=LONG, steps=150_000, corpus_tokens=sizes)
+    display.resume(140_000, dict.fromkeys(LONG, 212_345_678), [dict.fromkeys(LONG, 12.345)])
+    check_fits(display.render())
+    check_fits(views.arm_table([ArmTotals(arm, 212_345_678, 0.25, 212.3, 12.345, 11.9, 140_000, {}) for arm in LONG]))
+
+
+def test_scores_and_windows(eighty):
+    metrics = ("bleu", "chrf", "comet", "loss")
+    scores = {arm: [SimpleNamespace(metric=metric, signature="") for metric in metrics] for arm in LONG}
+    evaluation = SimpleNamespace(
+        scores=scores,
+        low_resource=LONG,
+        values=lambda _: dict.fromkeys(LONG, 100.0),
+        averages=lambda _: {"low-resource": 100.0, "high-resource": 100.0, "macro": 100.0, "goal": 100.0},
+    )
+    check_fits(views.score_table(evaluation, "runs/a, step 150,000, test"))
+    averages = {"low-resource": 12.34, "high-resource": 12.34, "macro": 12.34, "goal": 12.34}
+    window = SimpleNamespace(step=150_000, steps=(140_000, 150_000), averages=averages, loss=12.345)
+    config = SimpleNamespace(combine="average", selecting=SimpleNamespace(beam=5))
+    selection = SimpleNamespace(
+        best=window,
+        windows=(window,),
+        select="goal",
+        config=config,
+        sentences=dict.fromkeys(LONG, 500),
+        teacher_share=0.5,
+    )
+    check_fits(views.window_table(selection))
+
+
+def result(name, arms):
+    shares = dict.fromkeys(arms, 1 / len(arms))
+    final = dict.fromkeys(arms, 2.0)
+    return SimulationResult(shares, [0], {}, {}, final, 2.0)
+
+
+def test_simulated_teachers_side_by_side_and_below(eighty):
+    arms = [*LONG, "gl-web"]
+    shown = views.simulation_table({f"teacher-number-{n}": result(n, arms) for n in range(7)}, "world")
+    check_fits(shown)
+    heads = [rendered(table, 80)[0] for table in tables(shown)]
+    assert len(heads) > 1
+    assert sum(head.count("teacher-number-") for head in heads) == 7
+
+
+def test_maps_of_sixty_languages(eighty):
+    probe = SimpleNamespace(
+        arms=None, languages=SIXTY, matrix=np.full((60, 60), 0.25), network="target", step=1200, factor=5.0
+    )
+    check_fits(views.policy_table(probe))
+    found = SimpleNamespace(
+        arms=SIXTY, languages=SIXTY, means=np.full((60, 60), -0.25), sure=np.ones((60, 60)), first=1, last=150_000
+    )
+    check_fits(views.help_table(found))
+
+
+def test_a_column_wider_than_the_screen_stands_alone(eighty):
+    assert views._blocks({"a": 30, "b": 100, "c": 30, "d": 30}, room=70) == [["a"], ["b"], ["c", "d"]]
+
+
+@pytest.mark.parametrize("suite", ["laptop", "paper", "controls", "order", "example"])
+def test_the_rows_of_a_suite_in_every_state(suite, tmp_path, monkeypatch, eighty):
+    found = open_suite(suite)
+    jobs = plan(found, tmp_path, rows=list(found.rows), corpora=found.choose_corpora(None))
+    monkeypatch.setattr("rota.experiments.board.look", lambda job: Status("partial", job.steps - 1))
+    monkeypatch.setattr("rota.experiments.board.check_sources", lambda *_: None)
+    check_fits(overview(found, jobs, tmp_path, at_once=2))
+    board = Board(views.console, "suite")
+    entry = {"state": "running", "step": 149_999, "steps": 150_000, "dev_loss": 12.345, "trained": False, "note": ""}
+    board.entries = [SimpleNamespace(job=job, seconds_left=lambda: 5_000.0, **entry) for job in jobs]
+    check_fits(board.render())
+
+
+def test_all_teachers_in_a_list():
+    lines = rendered(views.teacher_list({**TEACHERS, **CURRICULA}), 400)
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("name", [*TEACHERS, *CURRICULA])
+def test_the_settings_of_a_teacher_have_whole_headers_and_defaults(name):
+    shown = views.teacher_table(name, {**TEACHERS, **CURRICULA}[name])
+    lines = rendered(shown, 80)
+    assert max(map(len, lines)) <= 80
+    for table in tables(shown):
+        assert rendered(table, 80)[0].split() == ["parameter", "default", "meaning"]
+        for column in table.columns[:1]:
+            assert all(cell.strip() in "\n".join(lines) for cell in column.cells)
+
+
+def test_there_are_no_colours_where_there_is_no_terminal():
+    file = io.StringIO()
+    console = Console(file=file, markup=False)
+    console.print(views.teacher_list({**TEACHERS, **CURRICULA}))
+    console.print(views.data_table(store(LONG, REASONS)))
+    assert "\x1b" not in file.getvalue()
