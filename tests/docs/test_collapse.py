@@ -52,9 +52,42 @@ def test_the_examples_are_there_and_can_be_read():
     assert suite_config(Path("x"), "dqn").teacher.variant == "scaled"
 
 
+@pytest.fixture(scope="module")
+def uniform(tmp_path_factory):
+    """The dev loss that the same run has in the end with uniform shares."""
+    folder = tmp_path_factory.mktemp("uniform")
+    return trained(collapse_config(folder, "uniform"), folder / "run")[0]
+
+
+def learned_examples():
+    """Every teacher that learns, as the pages write it in a config; but for the one that is meant to collapse."""
+    found = {}
+    for page in sorted(DOCS.rglob("*.md")):
+        if "results" in page.parts:
+            continue
+        for line in re.findall(r"^teacher: [^#\n]+", page.read_text(encoding="utf-8"), re.MULTILINE):
+            teacher = YAML(typ="safe", pure=True).load(line)["teacher"]
+            name = teacher if isinstance(teacher, str) else teacher.get("name")
+            if name in ("tscl", "dqn", "align", "odm", "exp3", "exp3-s") and "variant: paper" not in line:
+                found[line.removeprefix("teacher: ").strip()] = teacher
+    return found
+
+
+def test_examples_of_learned_teachers_are_found():
+    assert {"align", "{name: tscl, curriculum: norm}", "{name: align, map: true}"} <= learned_examples().keys()
+
+
 @pytest.mark.slow
-def test_a_collapse_is_noticed_prevented_by_the_defaults_and_caught_by_the_guard(tmp_path):
-    uniform, _, _ = trained(collapse_config(tmp_path, "uniform"), tmp_path / "uniform")
+@pytest.mark.parametrize("example", learned_examples())
+def test_an_example_ends_near_uniform_and_starves_no_language(tmp_path, uniform, example):
+    loss, share, alarms = trained(collapse_config(tmp_path, learned_examples()[example]), tmp_path / "run")
+    assert loss < uniform + 0.4
+    assert share > 0.05
+    assert not COLLAPSE & alarms.keys()
+
+
+@pytest.mark.slow
+def test_a_collapse_is_noticed_prevented_by_the_defaults_and_caught_by_the_guard(tmp_path, uniform):
     bad, _, alarms = trained(collapse_config(tmp_path), tmp_path / "collapse")
     assert bad > uniform + 0.8
     assert min(alarms[kind] for kind in COLLAPSE & alarms.keys()) <= 1_300, "there is time to do something about it"

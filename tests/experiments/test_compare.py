@@ -26,7 +26,7 @@ def start(folder, *options):
     return subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
-def wait_until(there, process=None, seconds=300):
+def wait_until(there, process=None, seconds=900):
     deadline = time.monotonic() + seconds
     while not there():
         assert time.monotonic() < deadline

@@ -25,12 +25,12 @@ def test_a_suite_on_ray_is_interrupted_and_gone_on_with(tmp_path, monkeypatch):
     process = start(tmp_path, "--on", "ray", "--jobs", "2")
     wait_until_training(tmp_path, process=process)
     process.send_signal(signal.SIGINT)
-    output = process.communicate(timeout=120)[0].decode()
+    output = process.communicate(timeout=300)[0].decode()
     assert process.returncode == 130, output
     assert "uniform/seed-1: stopped" in output
     assert not alive(str(tmp_path))
     again = start(tmp_path, "--on", "ray", "--jobs", "2")
-    output = again.communicate(timeout=300)[0].decode()
+    output = again.communicate(timeout=900)[0].decode()
     assert again.returncode == 0, output
     assert "2 of 2 runs are done" in output
     monkeypatch.chdir(tmp_path)
