@@ -158,9 +158,16 @@ def test_no_limit_and_one_that_is_far_away_change_nothing(epochs):
     assert shares(with_tokens(epochs), 0) == pytest.approx(dict.fromkeys(ARMS, 0.25))
 
 
-def test_a_run_too_long_for_all_texts_divides_it_by_what_they_have():
-    teacher = with_tokens(epochs=0.5, floor=0.0)  # 8,950 of 20,000 tokens
-    assert shares(teacher, 0) == pytest.approx({"az": 5 / 179, "be": 4 / 179, "tr": 90 / 179, "ru": 80 / 179})
+def test_in_a_long_run_a_text_may_be_seen_half_as_often_again_as_the_average():
+    teacher = with_tokens(epochs=0.5, floor=0.0)  # 20,000 tokens are 1.12 times all texts: at most 1.68 times each
+    each = 1.5 * 20_000 / 17_900 / 20_000
+    small = {"az": 500 * each, "be": 400 * each}
+    left = (1 - sum(small.values())) / 2
+    assert shares(teacher, 0) == pytest.approx({**small, "tr": left, "ru": left})
+
+
+def test_if_no_text_may_be_seen_as_often_as_the_run_is_long_they_share_it_by_what_is_left():
+    assert capped(np.array([0.5, 0.5]), np.array([0.2, 0.6])) == pytest.approx([0.25, 0.75])
 
 
 @given(st.lists(st.tuples(st.floats(0.01, 1), st.floats(0.001, 1)), min_size=1, max_size=6))

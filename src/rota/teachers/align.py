@@ -34,6 +34,9 @@ DIRECTION_COST = 0.025
 DIRECTION_TOKENS = (20, 100)
 """The fewest and the most dev tokens of a language in a gradient, then."""
 
+ABOVE_AVERAGE = 1.5
+"""A run that goes through all of its text more often than ``epochs`` says may repeat a text so much more than that."""
+
 GATE_COST = 0.005
 """Of the run's computation, about, for the readings of the gate, unless ``gate_tokens`` says how many tokens."""
 
@@ -235,8 +238,10 @@ class Supply:
 
     def __init__(self, epochs: float | None, classroom: Classroom) -> None:
         self.arms, self.steps, self.update_tokens = classroom.arms, classroom.steps, classroom.update_tokens
-        limited = epochs is not None and classroom.tokens and self.update_tokens
-        tokens = [epochs * classroom.tokens[arm] if epochs and limited else math.inf for arm in self.arms]
+        known = epochs is not None and classroom.tokens and self.update_tokens
+        passes = self.steps * self.update_tokens / sum(classroom.tokens.values()) if known else 0.0
+        most = max(epochs or 0.0, ABOVE_AVERAGE * passes)
+        tokens = [most * classroom.tokens[arm] if known else math.inf for arm in self.arms]
         self.tokens = np.array(tokens, dtype=float)  # that the student may see of each
         self.learn({}, 0)
 
