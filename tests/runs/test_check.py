@@ -120,9 +120,17 @@ def test_every_single_bit_of_the_end_of_a_json_file_is_noticed(folder, name):
     for place in range(end - 20, len(whole) - 2):  # the last line break is white space
         for bit in range(8):
             flip(path, place, bit)
-            with pytest.raises(ValueError, match=rf"{path.name} is damaged \("):
-                read_json(path, remedy="copy it again")
+            if not says_the_same(path, whole):  # the last digit of a long number may not change its value
+                with pytest.raises(ValueError, match=rf"{path.name} is damaged \("):
+                    read_json(path, remedy="copy it again")
             path.write_bytes(whole)
+
+
+def says_the_same(path, whole):
+    try:
+        return json.loads(path.read_bytes()) == json.loads(whole)
+    except ValueError:
+        return False
 
 
 def test_all_damaged_lines_of_a_record_are_listed_and_the_others_are_not(folder):
@@ -252,7 +260,7 @@ def test_exchanged_weights_are_noticed_where_they_were_scored(folder):
 def test_evaluate_notices_what_was_changed_after_the_fact(folder, name, message):
     path = sorted(folder.glob(name))[0]
     content = path.read_bytes()
-    place = next(number for number, byte in enumerate(content[20:], start=20) if chr(byte).isalnum())
+    place = next((number for number, byte in enumerate(content[20:], start=20) if chr(byte).isalnum()), 0)
     path.write_bytes(content[:place] + (b"7" if content[place : place + 1] != b"7" else b"8") + content[place + 1 :])
     with pytest.raises(ValueError, match=message):
         api.evaluate(folder / "run")

@@ -148,7 +148,7 @@ def test_the_display_has_a_line_for_each_arm_with_the_loss_of_its_language():
     display.resume(2, {"gl-web": 30, "pt": 10}, [{"gl": 4.5, "pt": 3.5}])
     console.print(display.render())
     lines = [line.split() for line in console.export_text().splitlines()]
-    assert [line[1] for line in lines if line[:1] == ["gl-web"]] == ["75.0%"]
+    assert [line[1:3] for line in lines if line[:1] == ["gl-web"]] == [["30", "75.0%"]]
     assert [line[-1] for line in lines if line[:1] == ["gl-web"]] == ["4.500"]
 
 
