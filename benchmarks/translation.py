@@ -78,15 +78,21 @@ def main() -> int:
     return 0
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def model_parser(description: str | None, sentences: int) -> argparse.ArgumentParser:
+    """The arguments of every benchmark that translates: which model, where it is kept, how many sentences."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", type=Path, nargs="?", default=DEFAULT_CORPUS)
     default = Path.home() / ".cache" / "rota" / "benchmark-translation"
     parser.add_argument("--folder", type=Path, default=default, help="keeps data, run and exports")
-    parser.add_argument("--sentences", type=int, default=128)
-    parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--json", type=Path, help="keep the rows here")
     parser.add_argument("--preset", default="small", help="size of the model")
+    parser.add_argument("--sentences", type=int, default=sentences)
+    parser.add_argument("--json", type=Path, help="keep the rows here")
+    return parser
+
+
+def parse() -> argparse.Namespace:
+    parser = model_parser(__doc__, sentences=128)
+    parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--only", nargs="*", help="programs whose names begin so, beside ours", metavar="NAME")
     parser.add_argument("--cores", default="1,2")
     default = Path.home() / ".cache" / "rota" / "peers"

@@ -21,9 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
-from data_path import DEFAULT_CORPUS
 from rows import Results, Row
-from translation import EXTRA, make_models
+from translation import EXTRA, make_models, model_parser
 
 RECORD = struct.Struct("qd")
 GOAL = "1.8"
@@ -56,15 +55,9 @@ def main() -> int:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("corpus", type=Path, nargs="?", default=DEFAULT_CORPUS)
-    default = Path.home() / ".cache" / "rota" / "benchmark-translation"
-    parser.add_argument("--folder", type=Path, default=default, help="keeps data, run and exports")
-    parser.add_argument("--preset", default="small", help="size of the model")
-    parser.add_argument("--sentences", type=int, default=512)
+    parser = model_parser(__doc__, sentences=512)
     parser.add_argument("--turns", type=int, default=8)
     parser.add_argument("--cores", type=int, default=2)
-    parser.add_argument("--json", type=Path, help="keep the rows here")
     return parser.parse_args()
 
 

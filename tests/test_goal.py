@@ -62,9 +62,18 @@ def test_weights_must_be_above_zero(tmp_path):
 
 
 def test_an_unknown_language_is_refused_before_anything_is_prepared(tmp_path):
-    with pytest.raises(ValueError, match="unknown language 'lale' in the goal"):
+    with pytest.raises(ValueError, match="unknown language 'lale' in the goal; did you mean 'lala'"):
         check_goal(config(tmp_path, goal="lale"))
+    with pytest.raises(ValueError, match="unknown language 'lale' in the goal"):
+        api.prepare(config(tmp_path, goal="lale"))
+    assert not (tmp_path / "data").exists()
     check_goal(config(tmp_path, goal="low-resource"))
+
+
+def test_a_list_of_languages_counts_them_alike(tmp_path):
+    assert config(tmp_path, goal=["lala", "lato"]).goal == {"lala": 1.0, "lato": 1.0}
+    with pytest.raises(ConfigError, match="no language has a weight"):
+        config(tmp_path, goal=[])
 
 
 def test_the_mean_follows_the_weights_and_is_the_plain_one_by_default():

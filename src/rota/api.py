@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 import numpy as np
 
-from rota.config import RunConfig, as_begun, check_before_preparing, difference, parse_config
+from rota.config import RunConfig, as_begun, check_before_preparing, check_goal, difference, parse_config
 from rota.data.preparation.stages import Progress
 from rota.data.preparation.stages import prepare as prepare_data
 from rota.data.store import SUBWORDS, Store
@@ -59,6 +59,7 @@ def prepare(
 
     ``processes``: by default one for each core if the corpus is large, else this one alone.
     """
+    check_goal(config)
     return prepare_data(
         config.data.corpus_config,
         config.data.cleaning,

@@ -83,7 +83,9 @@ class RunConfig(Settings):
         "run", pattern=r"^[\w.-]*[\w-][\w.-]*$", description="names the folders; by default that of the config file"
     )
     seed: Count = Field(1, ge=0, description="from which every random choice follows")
-    goal: GoalSetting = Field(ALL, description="all, low-resource, high-resource, a language, or weights by language")
+    goal: GoalSetting = Field(
+        ALL, description="all, low-resource, high-resource, a language, a list, or weights by language"
+    )
     data: DataConfig
     student: StudentConfig = StudentConfig()
     teacher: AnyTeacherConfig = UniformConfig()

@@ -1,16 +1,18 @@
 """What a run is to be good at: weights of the languages, which sum to 1.
 
-A config says ``goal: gl``, ``goal: low-resource`` or ``goal: {gl: 2, be: 1}``; by default all languages count alike.
-Rewards on the joint dev batch, mean dev losses, the selection of checkpoints and the headline of a report follow it.
+A config says ``goal: gl``, ``goal: [gl, be]``, ``goal: low-resource`` or ``goal: {gl: 2, be: 1}``; by default all
+languages count alike. Rewards on the joint dev batch, mean dev losses, the selection of checkpoints and the headline of
+a report follow it.
 """
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BeforeValidator
 
 from rota.types import Arm, Route
 
@@ -31,8 +33,14 @@ def _possible(goal: str | dict[str, float]) -> str | dict[str, float]:
     return goal
 
 
-GoalSetting = Annotated[str | dict[str, float], AfterValidator(_possible)]
-"""A group of languages, one language, or a mapping from languages to weights, which need not sum to one."""
+def _alike(goal: Any) -> Any:
+    """``[gl, be]`` is ``{gl: 1, be: 1}``."""
+    named = isinstance(goal, list) and all(isinstance(language, str) for language in goal)
+    return dict.fromkeys(goal, 1.0) if named else goal
+
+
+GoalSetting = Annotated[str | dict[str, float], BeforeValidator(_alike), AfterValidator(_possible)]
+"""A group of languages, one language, several alike, or a mapping from languages to weights of any sum."""
 
 
 def resolve(
@@ -49,7 +57,9 @@ def resolve(
     wanted = _by_set(_wanted(setting, languages, low_resource), languages, routes or {})
     for language in wanted:
         if language not in languages:
-            raise ValueError(f"unknown language {language!r} in the goal; the corpus has {', '.join(languages)}")
+            close = difflib.get_close_matches(language, languages, n=1, cutoff=0.5)
+            guess = f"did you mean {close[0]!r}? " if close else ""
+            raise ValueError(f"unknown language {language!r} in the goal; {guess}the corpus has {', '.join(languages)}")
     if not wanted:
         raise ValueError(f"goal: {setting}: the corpus has no such language; set data.low_resource, or name languages")
     total = math.fsum(wanted.values())

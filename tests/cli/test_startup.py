@@ -21,9 +21,12 @@ except SystemExit as end:
     assert not end.code, end.code
 loaded = [name for name in heavy if name in sys.modules]
 assert not loaded, loaded
-assert time.process_time() < 4, time.process_time()
+taken = time.process_time()
+sum(number * number for number in range(1_000_000))
+yardstick = time.process_time() - taken
+assert taken < 45 * yardstick, (taken, yardstick)
 """
-"""The limit is three times what each took when it was written, for slow machines."""
+"""The yardstick takes about 0.09 s, and longer on a busy machine, as everything does there: the limit is about 4 s."""
 
 HEAVY = ("torch", "pandas", "scipy", "transformers", "tensorboard", "sacrebleu", "matplotlib.pyplot")
 DRAWING = ("matplotlib", "PIL")

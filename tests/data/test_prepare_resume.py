@@ -158,7 +158,7 @@ def test_ctrl_c_stops_the_workers_and_another_number_of_them_goes_on(corpus, tmp
 def test_the_mistake_that_a_worker_found_is_told_in_its_words(corpus, tmp_path, started):
     with (tmp_path / "text" / "train.tr.en").open("ab") as file:
         file.write(b"\xff\n")
-    with pytest.raises(ValueError, match=r"train\.tr\.en, line 81: byte 0xff is not UTF-8; convert the file"):
+    with pytest.raises(ValueError, match=r"train\.tr\.en, line 81: byte 0xff is not UTF-8; convert it, for"):
         run(corpus, tmp_path / "data", processes=2)
     assert all(process.poll() is not None for process in started)
     assert [path.name for path in tmp_path.iterdir()] == ["text"]

@@ -15,6 +15,7 @@ from rota.experiments.jobs import Pace, Status, look, plan, without_idle_stems
 from rota.experiments.queue import Queue
 from rota.experiments.suite import load_suite
 from rota.plan import find_plan
+from rota.report.folders import copy_records
 from rota.runs import Run
 from rota.settings import ConfigError
 
@@ -250,6 +251,33 @@ def test_a_finished_branched_suite_needs_no_stems_and_its_plan_can_be_judged(bra
     assert code == 0, error
     assert "All 4 runs of it began under this very plan" in (folder / "report" / "report.md").read_text()
     assert (folder / "report" / "figures" / "regret-dev-loss.png").exists()
+
+
+def test_a_study_goes_on_from_its_published_records(branched, rota, monkeypatch):
+    folder = branched[0]
+    monkeypatch.chdir(folder)
+    copy_records(folder / "runs" / "small", folder / "published")
+    code, output, error = rota("compare", "small.yaml", "--dry-run", "--out", "published")
+    assert code == 0, error
+    assert output.startswith("small in published: 4 runs, 4 done")
+    shutil.rmtree("published/two/warm")
+    process = start(folder, "--out", "published")
+    output = process.communicate(timeout=300)[0].decode()
+    assert process.returncode == 0, output
+    assert [path.parent.parent.name for path in folder.glob("published/*/*/*/checkpoints")] == ["warm"]
+    stem = folder / "published" / "two" / "stems" / "warmup" / "seed-1"
+    assert [path.parent for path in folder.glob("published/*/stems/*/*/checkpoints")] == [stem]
+    again, before = (Run(folder / root / "two" / "warm" / "seed-1") for root in ("published", "runs/small"))
+    assert list(again.read("steps")) == list(before.read("steps"))
+
+
+def test_published_records_of_an_unfinished_run_are_left_alone(branched, tmp_path):
+    copy_records(branched[0] / "runs" / "small", tmp_path / "runs")
+    job = next(job for job in jobs_of(tmp_path, HEAD + ROWS + CORPORA + PLAN) if job.name == "one/warm/seed-1")
+    assert look(job).state == "done"
+    job.run.record_path("evals").unlink()
+    assert look(job).state == "another"
+    assert "published records of a run that was not finished" in look(job).why
 
 
 def test_a_stem_that_fails_fails_its_rows(tmp_path):

@@ -162,4 +162,9 @@ def test_the_command_takes_from_and_to(rota, run, ours, tmp_path):
     for model in (run, folder):
         code, output, _ = rota("translate", model, "--from", "az", "--to", "no", stdin="dəniz é\n")
         assert (code, output.strip()) == (0, ours.translate(["dəniz é"], "az", to="no")[0])
-        assert "say into which one, for example --to en" in rota("translate", model, "--from", "az", stdin="dəniz\n")[2]
+        assert "say into which one with --to" in rota("translate", model, "--from", "az", stdin="dəniz\n")[2]
+    code, output, error = rota("translate", run, "--from", "en", stdin="x\n")
+    assert (code, output.strip(), error) == (0, ours.translate(["x"], "en", to="az")[0], ""), "there is one direction"
+    code, _, error = rota("translate", run, "--from", "en", "--to", "no", stdin="x\n")
+    assert code == 0
+    assert error == "warning: en-no was not trained, so expect little; from en this model was trained into az\n"

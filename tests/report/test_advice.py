@@ -148,7 +148,7 @@ def test_text_that_helps_and_was_not_used_up_gets_a_larger_share_first(tmp_path,
     advice = advise(facts_of(tmp_path, **{**full, "observations": swapped}))
     assert [finding.arms for finding in advice.of("more")] == [("tr",)]
     assert not advice.of("collect"), "az is learned by heart but does not help"
-    assert not advice.of("less"), "az hurts, but the goal is az: nobody is told to leave it out"
+    assert not advice.of("less"), "az hurts, but the goal is az: it must not be left out"
 
 
 def test_text_whose_lines_are_not_aligned_is_not_to_be_collected(tmp_path, full):

@@ -105,6 +105,8 @@ def test_the_command_shows_the_map_of_a_run(tmp_path, rota):
     assert "who helps (+) or hurts (-) whose dev loss, steps 10 to 30" in output
     assert (run / "policy" / "who-helps-whom.png").is_file()
     assert json.loads((run / "policy" / "who-helps-whom.json").read_text())["last"] == 30
+    code, _, error = rota("report", run, "--out", tmp_path / "report")
+    assert code == 0, f"the map is not a probe of a Q network: {error}"
 
 
 def test_a_run_without_a_map_says_how_to_get_one(tmp_path, rota):

@@ -277,7 +277,7 @@ def test_copied_records_have_no_models_and_make_the_same_study(tmp_path):
     names = {str(path.relative_to(tmp_path / "copy")) for path in (tmp_path / "copy").rglob("*") if path.is_file()}
     records = {
         "run.json",
-        "validations.jsonl",
+        "validations.jsonl.gz",
         "timings.jsonl",
         "alarms.jsonl",
         "evals.jsonl",

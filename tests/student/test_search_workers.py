@@ -117,7 +117,7 @@ def test_a_process_that_was_killed_is_noticed(monkeypatch, how, error):
     assert children() == before
 
 
-def test_whoever_stops_early_leaves_no_process():
+def test_stopping_early_leaves_no_process():
     before = children()
     parts = [Part(sources(length)) for length in LENGTHS]
     with closing(translate_parts([make_network()], parts, Search(beam=2), processes=2)) as found:

@@ -258,7 +258,7 @@ def test_no_language_is_protected_where_that_is_not_wanted_or_nothing_is_known()
     assert teacher.protected() == dict.fromkeys(ARMS, 0.0)
     teacher = make(protect=0.2)
     serve(teacher, 10, az=-1.0, be=-1.0, tr=1.0, ru=-1.0)
-    assert teacher.protected() == dict.fromkeys(ARMS, 0.2), "where most are hurt by others, nobody stands out"
+    assert teacher.protected() == dict.fromkeys(ARMS, 0.2), "where others hurt most languages, none stands out"
 
 
 def gated(**settings):

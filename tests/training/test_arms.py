@@ -10,6 +10,7 @@ from rich.console import Console
 from rota import api
 from rota.cli.views import data_table
 from rota.config import parse_config
+from rota.data.preparation.cleaning import LEAK
 from rota.goal import resolve
 from rota.measures import DevLoss, Estimate
 from rota.report.figures.shares import share_windows
@@ -125,6 +126,17 @@ def test_the_goal_of_a_language_is_divided_among_its_dev_sets():
     routes = {name: Route(name[:2], "en", name) for name in ("gl-ted", "gl-web", "pt")}
     assert resolve("gl", tuple(routes), (), routes) == {"gl-ted": 0.5, "gl-web": 0.5}
     assert resolve({"gl-ted": 3, "pt": 1}, tuple(routes), (), routes) == {"gl-ted": 0.75, "pt": 0.25}
+
+
+def test_text_that_is_held_out_elsewhere_is_named_with_its_remedy(data, monkeypatch):
+    console = Console(width=200, record=True, file=io.StringIO())
+    store = api.prepare(config(data))
+    monkeypatch.setitem(store.manifest.cleaning["lala"]["train"], LEAK, sum(store.sizes.values()) // 4)
+    console.print(data_table(store))
+    assert "20% of the training pairs have English that is in a dev or test set." in console.export_text()
+    monkeypatch.setitem(store.manifest.cleaning["lala"]["train"], LEAK, sum(store.sizes.values()) // 10)
+    console.print(data_table(store))
+    assert "hold out the same lines" not in console.export_text()
 
 
 def test_tables_show_arms_under_their_language(data, tmp_path):

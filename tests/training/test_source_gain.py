@@ -115,7 +115,7 @@ class TwoArms:
     """A store: az has right sources, be those of its next sentence; each sentence is a number of its own, repeated."""
 
     languages = arms = ("az", "be")
-    language_of = {"az": "az", "be": "be"}  # noqa: RUF012 - nobody changes it
+    language_of = {"az": "az", "be": "be"}  # noqa: RUF012 - it is not changed
 
     def __init__(self, count=40):
         rng = np.random.default_rng(3)

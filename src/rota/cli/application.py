@@ -17,6 +17,14 @@ app = typer.Typer(
 
 ConfigPath = Annotated[Path, typer.Argument(help="A YAML config.", metavar="CONFIG")]
 RunPath = Annotated[Path, typer.Argument(help="A run folder, as written by rota train.", metavar="RUN")]
+TranslationThreads = Annotated[
+    int | None,
+    typer.Option(
+        help="Cores to use: so many batches are translated at the same time.",
+        min=1,
+        show_default="one for each core",
+    ),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rota.cli import views
-from rota.cli.application import RunPath, app
+from rota.cli.application import RunPath, TranslationThreads, app
 
 if TYPE_CHECKING:
     from rota.evaluation.ctranslate import CTranslator
@@ -31,7 +31,7 @@ def translate(
     to: Annotated[
         str | None,
         typer.Option(
-            "--to", help="Language to translate into; needed if the model has several.", show_default="the only one"
+            "--to", help="Language to translate into; needed if there are several.", show_default="the only one"
         ),
     ] = None,
     step: Annotated[int | None, typer.Option(help="Which checkpoint of a run.", show_default="the last")] = None,
@@ -39,14 +39,7 @@ def translate(
         bool, typer.Option("--selected", help="The model that rota evaluate --select found best, perhaps an ensemble.")
     ] = False,
     beam: Annotated[int, typer.Option(help="Beam size; 1 is greedy.", min=1)] = 5,
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            help="Cores to use: so many batches are translated at the same time.",
-            min=1,
-            show_default="one for each core",
-        ),
-    ] = None,
+    threads: TranslationThreads = None,
 ) -> None:
     """Translate text from standard input, one sentence a line, to standard output.
 
@@ -54,6 +47,7 @@ def translate(
     """
     from rota.data.corpora.parallel import decode_lines
 
+    to = _target(model, language, to)
     translator = _open(model, step, threads, selected=selected)
     translator.subwords.tag(language)  # an unknown language is a mistake even before the first line
     translator.subwords.target_tag(to, translator.targets)
@@ -68,9 +62,26 @@ def translate(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _target(model: Path, language: str, to: str | None) -> str | None:
+    """The only language that a run has learned to translate this one into, if none is named; says what is untrained."""
+    from rota.runs import Run
+
+    run = Run(model)
+    if not run.exists:
+        return to
+    trained = list(dict.fromkeys(route.target for route in run.routes.values() if route.source == language))
+    if to is None:
+        return trained[0] if len(trained) == 1 else None
+    if trained and to not in trained and to in run.targets:
+        told = f"{language}-{to} was not trained, so expect little; from {language} this model was trained into"
+        sys.stderr.write(f"warning: {told} {', '.join(trained)}\n")
+    return to
+
+
 def _open(model: Path, step: int | None, threads: int | None, *, selected: bool) -> Translator | CTranslator:
     from rota.evaluation.ctranslate import CTranslator, is_ctranslate2
     from rota.evaluation.translator import Translator
+    from rota.runs import Run
     from rota.student.hardware import use_threads
 
     if selected and step is not None:
@@ -83,6 +94,10 @@ def _open(model: Path, step: int | None, threads: int | None, *, selected: bool)
         return CTranslator(model, threads=threads)
     if (model / "model.safetensors").is_file():
         raise ValueError(f"{model} is for transformers (see its README.md); give a run, or export --to ctranslate2")
+    if not selected and step is None and Run(model).selection() is not None:
+        sys.stderr.write(
+            "translating with the last checkpoint; --selected: with the model that rota evaluate selected\n"
+        )
     cores = use_threads(threads)
     translator = Translator.load_selected(model) if selected else Translator.load(model, step=step)
     translator.processes = cores

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from rota.cli import views
-from rota.cli.application import RunPath, app
+from rota.cli.application import RunPath, TranslationThreads, app
 
 if TYPE_CHECKING:
     from rota.evaluation.comet import Comet
@@ -79,14 +79,7 @@ def evaluate(
             show_default="as in the config, else rota",
         ),
     ] = None,
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            help="Cores to use: so many batches are translated at the same time.",
-            min=1,
-            show_default="one for each core",
-        ),
-    ] = None,
+    threads: TranslationThreads = None,
 ) -> None:
     """Translate the test sets with a trained run and score them with BLEU, chrF and cross-entropy.
 

@@ -44,6 +44,9 @@ Progress = Callable[[str, int, int | None], None]
 MOST_DROPPED = 3
 """Arms that are named with a reason for which pairs were dropped."""
 
+MANY_LEAKS = 0.1
+"""Share of the training pairs above which a remedy is named for those whose English is held out elsewhere."""
+
 MANY = 24
 """Arms that a table of a run shows."""
 
@@ -145,7 +148,21 @@ def data_table(store: Store) -> Group:
             table.add_row(f"  {arm}", f"{store.sizes[arm]:,}", "", "", *of_arm)
     titled = _titled(f"{store.folder}: {store.manifest.vocabulary:,} subwords", table)
     reasons = [_reasons_table(dropped)] if any(dropped.values()) else []
-    return Group(titled, *reasons, *(Text(line, style="yellow") for line in _mess_lines(store)))
+    notes = [*_mess_lines(store), *_leak_lines(dropped, sum(store.sizes.values()))]
+    return Group(titled, *reasons, *(Text(line, style="yellow") for line in notes))
+
+
+def _leak_lines(dropped: Mapping[str, Mapping[str, int]], kept: int) -> list[str]:
+    """What to do if much of the text is in the dev or test set of another language."""
+    from rota.data.preparation.cleaning import LEAK
+
+    leaked = sum(counts.get(LEAK, 0) for counts in dropped.values())
+    if leaked <= MANY_LEAKS * (kept + leaked):
+        return []
+    return [
+        f"{leaked / (kept + leaked):.0%} of the training pairs have English that is in a dev or test set. If the "
+        "languages translate the same text, hold out the same lines in all of them."
+    ]
 
 
 def _dropped(counts: Mapping[str, int]) -> dict[str, int]:

@@ -99,7 +99,9 @@ class Subwords:
         tokenizer.train_from_iterator(texts, trainer)
         _require_room(config.size, tokenizer.get_vocab_size())
         if tokenizer.get_vocab_size() < config.size:
-            logger.info("the text gives %d subwords, not %d", tokenizer.get_vocab_size(), config.size)
+            logger.info(
+                "the text gives only %d subwords, not %d, which does no harm", tokenizer.get_vocab_size(), config.size
+            )
         return cls(_without_merges_into(symbols, tokenizer))
 
     def save(self, path: Path) -> None:
@@ -173,7 +175,7 @@ class Subwords:
         if language is None and len(targets) == 1:
             language = targets[0]
         if language is None:
-            raise ValueError(f"the model translates into {', '.join(targets)}; say into which one, for example --to en")
+            raise ValueError(f"the model translates into {', '.join(targets)}; say into which one with --to")
         return self.tag(language)
 
     def decode(self, ids: Sequence[int] | IntArray) -> str:

@@ -313,11 +313,11 @@ def _look(job: Job) -> Status:
     if change is not None:
         return Status("another", why=change)
     step = run.saved_step()
-    if step < run.end_of(job.steps):
-        return Status("partial", step, run.last_dev_loss())
-    if job.is_stem:
-        return Status("done", step, run.last_dev_loss())
-    return Status("done" if is_scored(job, run.sizes) else "trained", step, run.last_dev_loss())
+    trained = step >= run.end_of(job.steps)
+    done = trained and (job.is_stem or is_scored(job, run.sizes))
+    if run.is_published and not done:
+        return Status("another", why="it holds published records of a run that was not finished, without its models")
+    return Status("done" if done else "trained" if trained else "partial", step, run.last_dev_loss())
 
 
 def is_scored(job: Job, languages: Collection[Arm]) -> bool:

@@ -108,9 +108,9 @@ def _natural(path: Path) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", str(path))]
 
 
-COPIED: tuple[RecordName, ...] = ("validations", "timings", "spot_checks", "alarms", "stops", "evals")
-PACKED: tuple[RecordName, ...] = ("steps", "observations", "rewards")
-"""Records with an entry for every step or decision, which are copied gzipped."""
+COPIED: tuple[RecordName, ...] = ("timings", "alarms", "stops", "evals")
+PACKED: tuple[RecordName, ...] = ("steps", "observations", "rewards", "validations", "spot_checks")
+"""The long records, which are copied gzipped."""
 
 
 def copy_records(path: Path, out: Path, progress: Progress = lambda *_: None) -> int:

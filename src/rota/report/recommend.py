@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from rota.report.numbers.contrasts import ALPHA, FEWEST_SEEDS, contrast, excludes_zero, holm_p, written_difference
 from rota.report.numbers.measures import FINAL_LOSS, TEST_LOSS, Metric, headline_scope, values
+from rota.report.numbers.planned import MOST_SEEDS
 from rota.report.sentences import HEADLINES, and_list, plural
 from rota.report.study import Row, Study
 from rota.statistics import SeedComparison, smallest_detectable
-
-MOST_SEEDS: Final = 200
-"""Nobody runs more: a difference that needs them cannot be shown."""
 
 
 class Verdict(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
@@ -259,8 +260,8 @@ class Run:
 
     def probes(self) -> list[dict[str, Any]]:
         """Probes of the Q network by ``rota policy``, in the order of their steps."""
-        found = [read_json(path, "step", remedy=REMEDY) for path in sorted(self.policy_folder.glob("*.json"))]
-        return sorted((probe for probe in found if probe["step"] is not None), key=lambda probe: int(probe["step"]))
+        paths = sorted(self.policy_folder.glob("[0-9]*.json"))  # the map of who helps whom lies beside them
+        return sorted((read_json(path, "step", remedy=REMEDY) for path in paths), key=lambda probe: int(probe["step"]))
 
     def checkpoints(self, keep: int = 2) -> Checkpoints:
         return Checkpoints(self.checkpoints_folder, keep)
@@ -286,7 +287,12 @@ class Run:
         return self.folder / ".lock"
 
     def saved_step(self) -> int:
-        """The step of the newest checkpoint as far as its manifest tells, from which training would resume."""
+        """The step of the newest checkpoint as far as its manifest tells, from which training would resume.
+
+        Published records have no checkpoints; they are as far as their last step.
+        """
+        if self.is_published:
+            return self.last_step()
         return max((found.step for found in self.checkpoints().list()), default=0)
 
     def is_saved(self, step: int) -> bool:
@@ -295,18 +301,24 @@ class Run:
 
     @property
     def is_trained(self) -> bool:
-        """Whether the checkpoint of the last update is there."""
+        """Whether the checkpoint of the last update is there, or, of published records, the last update."""
         return self.exists and self.saved_step() >= self.end
 
     def last_step(self) -> int:
         """The last step in the records of a run that is training; they reach the disk in blocks."""
-        last = last_entry(self.record_path("steps"))
+        last = self._last("steps")
         return 0 if last is None else int(last["step"])
 
     def last_dev_loss(self) -> float | None:
         """Mean over languages at the last validation, as the goal weighs them, in nats per token."""
-        last = last_entry(self.record_path("validations"))
+        last = self._last("validations")
         return None if last is None else goal_mean(last["dev_loss"], self.goal)
+
+    def _last(self, name: RecordName) -> Entry | None:
+        """The last entry of a record; a plain one is not read as a whole."""
+        if self.is_published:
+            return next(iter(deque(self.read(name), maxlen=1)), None)
+        return last_entry(self.record_path(name))
 
     def last_log_lines(self) -> Iterator[str]:
         """The lines at the end of the log that are not blank, the last one first."""

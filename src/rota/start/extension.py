@@ -87,8 +87,8 @@ def about_rate(config: RunConfig, before: int, step: int) -> str:
     rate, after = config.student.learning_rate, config.training.steps
     if rate.decay in ENDLESS:
         return (
-            f"the learning rate ({rate.decay}) does not depend on the end of the run: this is the run that"
-            f" {after:,} steps would have been from the start"
+            f"the learning rate ({rate.decay}) does not depend on the end of the run: with a static schedule this is"
+            f" the run that {after:,} steps would have been from the start, with the same numbers of warm-up steps"
         )
     was, goes = config.student.schedule(before)(max(step, 1)), config.student.schedule(after)(step + 1)
     return (

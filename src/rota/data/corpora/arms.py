@@ -262,4 +262,7 @@ def _number(value: str, path: Path, line: int) -> float:
     try:
         return float(value)
     except ValueError:
-        raise ValueError(f"{path}, line {line}: {value!r} is not a number; split_by needs one, or values") from None
+        header = " (a header? remove it)" if line == 1 else ""
+        raise ValueError(
+            f"{path}, line {line}: {value!r} is not a number{header}; split_by needs one, or values"
+        ) from None

@@ -113,8 +113,10 @@ def decode_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
         try:
             text = line.decode("utf-8").removesuffix("\n")
         except UnicodeDecodeError as error:
-            byte = f"byte 0x{line[error.start]:02x} is not UTF-8"
-            raise ValueError(f"{name}, line {number}: {byte}; convert the file, for example with iconv") from None
+            utf16 = number == 1 and line[:2] in (b"\xff\xfe", b"\xfe\xff")
+            found = "the file is UTF-16" if utf16 else f"byte 0x{line[error.start]:02x} is not UTF-8"
+            remedy = f"for example: iconv -f {'UTF-16' if utf16 else 'WINDOWS-1252'} -t UTF-8 OLD > NEW"
+            raise ValueError(f"{name}, line {number}: {found}; convert it, {remedy}") from None
         yield text.removeprefix("\ufeff") if number == 1 else text
 
 
@@ -128,7 +130,7 @@ def read_parallel(source: Path, english: Path) -> Iterator[Pair]:
             yield tidy(pair[0]), tidy(pair[1])
     if counts[0] != counts[1]:
         lines = f"{source} has {counts[0]} lines, {english} has {counts[1]}"
-        raise ValueError(f"{lines}; they must be aligned line by line: look for the missing lines")
+        raise ValueError(f"{lines}; they must be aligned line by line, with an empty line where one is missing")
 
 
 def read_tsv(path: Path) -> Iterator[Pair]:

@@ -89,7 +89,7 @@ def _colour_key(figure: Figure, panels: Sequence[Axes], highest: float) -> None:
 
 
 def _legend(figure: Figure) -> None:
-    """What frames and pale numbers mean, so that nobody has to look for it in the caption."""
+    """What frames and pale numbers mean, so that the picture can be read without its caption."""
     own = Rectangle((0, 0), 1, 1, fill=False, edgecolor=INK, linewidth=1.4)
     unsure = Line2D([], [], linestyle="none", marker="$+0.1$", markersize=15, color=PALE, markeredgewidth=0.2)
     labels = ["a language's own text", "pale: may be chance"]

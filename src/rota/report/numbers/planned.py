@@ -190,6 +190,7 @@ class Detectable:
 
 
 MOST_SEEDS: Final = 200
+"""A difference that needs more seeds than this is said to be out of reach."""
 
 
 def detectable(plan: Plan, earlier: Mapping[str, Study]) -> list[Detectable]:

@@ -1,8 +1,8 @@
 """Copies of this process that compute with one thread each, for work that two threads cannot share.
 
-A copy (``fork``) has the networks of this process without loading them, and its memory too as long as nobody writes to
-it. PyTorch's own data loaders work in the same way. Only Linux can copy a process that has threads; elsewhere, and on a
-GPU, there is one process.
+A copy (``fork``) has the networks of this process without loading them, and shares its memory until one of them writes
+to it. PyTorch's own data loaders work in the same way. Only Linux can copy a process that has threads; elsewhere, and
+on a GPU, there is one process.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Workers(Generic[Task, Result]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Kills them: an unfinished task has no result that anybody waits for."""
+        """Kills them: the results of unfinished tasks are not needed."""
         for process in self._processes:
             process.kill()
         for process, pipe in zip(self._processes, self._pipes, strict=True):
@@ -101,7 +101,7 @@ class Workers(Generic[Task, Result]):
 
 
 def _serve(work: Callable[[Any], Any], pipe: Connection[Any, Any], inherited: Sequence[Connection[Any, Any]]) -> None:
-    """Works until the parent has no more for us, or is gone: then nobody holds the other end of the pipe."""
+    """Works until the parent has no more for us, or has ended, which closes the other end of the pipe."""
     for other in inherited:
         other.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the terminal is for the parent, which then kills us
