@@ -30,6 +30,7 @@ from rota.measures import (
     Uncertainty,
     WeightChange,
 )
+from rota.student.gradients import dots
 from rota.student.nmt import NMT
 from rota.teachers import Classroom, TeacherConfig, build_teacher, teacher_from
 from rota.teachers.align import AlignConfig
@@ -183,10 +184,9 @@ def follow(student: NMT, times: int) -> None:
     """What an update does besides for a teacher that follows its gradients, again and again."""
     gradients = [parameter.grad for parameter in student.network.parameters() if parameter.grad is not None]
     for _ in range(times):
-        for direction in student._directions:
-            direction.dot_with(gradients)
+        dots(student._directions, gradients)
         for average in filter(None, (student._average, student._recent)):
-            average.update(student.network)
+            average.update()
 
 
 def _rows(piece: Piece, measured: Mapping[str, list[float]], predicted: list[float]) -> list[Row]:

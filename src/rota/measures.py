@@ -281,7 +281,7 @@ class Alignment(Measure):
     """
 
     record: ClassVar[str | None] = "alignment"
-    refresh: int = 60  # updates
+    refresh: int = 80  # updates
     tokens: int = 70  # target tokens of each language, about
     memory: float = 0.8  # the first direction has 1 / (1 - memory) times the tokens
     direction: Literal["loss", "source-gain", "both"] = "both"

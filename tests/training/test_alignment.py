@@ -291,11 +291,11 @@ def test_sums_are_kept_by_arm_until_they_are_read(sets):
 
 def test_a_new_direction_is_taken_from_other_sentences_every_so_many_updates(sets):
     student, measure = Follower(), Alignment(refresh=5, tokens=60, memory=0.5, direction="loss")
-    play(Probe(student, sets), student, measure, ["lala"] * 16)
-    # Before the updates 1, 6, 11 and 16; the first and the fourth time language by language.
-    one, other, second, third, *last = student.directions
-    shown = [one + other, second, third, last[0] + last[1]]
-    assert len(last) == 2
+    play(Probe(student, sets), student, measure, ["lala"] * 31)
+    # Before the updates 1, 6, 11, 16, 21, 26 and 31; the first and the seventh time language by language.
+    one, other, *between, last, last_other = student.directions
+    shown = [one + other, *between, last + last_other]
+    assert len(shown) == 7
     assert shown[0] != shown[1]
     for turn, sentences in enumerate(shown):
         for (arm, target, _), language in zip(sentences, sets.languages, strict=True):

@@ -18,7 +18,7 @@ from torch.nn import functional
 from torch.optim import Optimizer
 
 from rota.measures import RECENT_DECAY, DevLoss, GroupLosses, JointLoss, RewardWeights, Weights
-from rota.student.gradients import NetworkGradient, directions_after
+from rota.student.gradients import NetworkGradient, directions_after, dots
 from rota.training.devsets import Groups
 from rota.types import MIXED, Arm, FloatArray, Gradient, IntArray, Projection, SentenceLosses, State
 
@@ -193,7 +193,7 @@ class ModelStudent:
             for each in self.parameters
         ]
         norm = float(torch.stack(torch._foreach_norm(gradients)).norm()) / scale
-        dot, *others = (float(direction.dot_with(gradients)) / scale for direction in self._directions)
+        dot, *others = (float(found) / scale for found in dots(self._directions, gradients))
         self.gradient_norm, self.projection = norm, Projection(dot, norm, tuple(others))
 
     def keep_average(self, decay: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 
 import torch
+from torch import Tensor
 
 from rota.student.transformer import Transformer
 from rota.types import State
@@ -23,13 +24,15 @@ class MovingAverage:
             raise ValueError(f"the decay of averaged weights is {decay}; it must lie between 0 and 1, for example 0.99")
         self.decay, self.updates, self._settled = decay, 0, settled
         self.network = copy.deepcopy(network)
+        self._ours: tuple[Tensor, ...] = tuple(self.network.parameters())
+        self._theirs: tuple[Tensor, ...] = tuple(network.parameters())
 
     @torch.no_grad()
-    def update(self, network: Transformer) -> None:
+    def update(self) -> None:
         """Moves towards the weights of the network, which have just been updated."""
         self.updates += 1
         kept = self.decay if self._settled else min(self.decay, (1 + self.updates) / (10 + self.updates))
-        torch._foreach_lerp_(list(self.network.parameters()), list(network.parameters()), 1 - kept)
+        torch._foreach_lerp_(self._ours, self._theirs, 1 - kept)
 
     def state_dict(self) -> State:
         """Entries for the student's state; ``average`` has the form of its ``network``, so that it can be evaluated."""

@@ -26,11 +26,10 @@ class NetworkGradient:
         self.tensors, self._denominators = list(tensors), denominators
 
     def dot(self, other: NetworkGradient) -> float:
-        return float(self.dot_with(other.tensors))
+        return float(self._dot(other.chunks))
 
-    def dot_with(self, tensors: Sequence[Tensor]) -> Tensor:
-        """The dot product, still on the device, because reading it would wait."""
-        products = [torch.dot(ours, theirs) for ours, theirs in zip(self._chunks, _chunks(tensors), strict=True)]
+    def _dot(self, chunks: Sequence[Tensor]) -> Tensor:
+        products = [torch.dot(ours, theirs) for ours, theirs in zip(self.chunks, chunks, strict=True)]
         return torch.stack(products).double().sum()
 
     def norm(self) -> float:
@@ -63,8 +62,14 @@ class NetworkGradient:
         return NetworkGradient(tensors, self._denominators)
 
     @cached_property
-    def _chunks(self) -> list[Tensor]:
+    def chunks(self) -> list[Tensor]:
         return _chunks(self.tensors)
+
+
+def dots(directions: Sequence[NetworkGradient], tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The dot product of each direction with a gradient, still on the device, because reading it would wait."""
+    chunks = _chunks(tensors) if directions else []
+    return [direction._dot(chunks) for direction in directions]
 
 
 def directions_after(

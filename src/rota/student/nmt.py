@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from rota.measures import RECENT_DECAY, RewardWeights, Weights
 from rota.student.average import MovingAverage
 from rota.student.config import Schedule, StudentConfig
-from rota.student.gradients import NetworkGradient, directions_after, projection
+from rota.student.gradients import NetworkGradient, directions_after, dots, projection
 from rota.student.hardware import OTHER_DEVICE, allow_tf32, find_device, keep_memory, memory_for
 from rota.student.kernels.attention import suits_varlen
 from rota.student.kernels.dropout import Noise
@@ -127,7 +127,7 @@ class NMT(WeightStatistics):
                 self._backward(sentence, (0, 0), tokens, last=True, weight=0.0)
         gradients = [parameter.grad for parameter in self._optimiser.parameters if parameter.grad is not None]
         norm = torch.stack(torch._foreach_norm(gradients)).norm()
-        along = [direction.dot_with(gradients) for direction in self._directions]
+        along = dots(self._directions, gradients)
         self._expect(draw_next())
         # Only now: reading a number waits for the device, which computes while we lay out the next batch.
         summed = np.array([math.fsum(float(value) for value in sums)])
@@ -138,7 +138,7 @@ class NMT(WeightStatistics):
         self.step += 1
         self._optimiser.step(self.schedule(self.step))
         for average in filter(None, (self._average, self._recent)):
-            average.update(self.network)
+            average.update()
         return loss
 
     def losses(

@@ -44,6 +44,7 @@ class Optimiser:
                 "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
                 **{key: torch.zeros_like(parameter) for key in MOMENTS},
             }
+        self._denominators: list[Tensor] | None = None  # of the present moments, once they were needed
 
     def _groups(self, rates: Mapping[Part, float]) -> list[dict[str, Any]]:
         """Parameters with the same factor of the learning rate; without factors there is one group."""
@@ -56,18 +57,22 @@ class Optimiser:
         """One step with the gradients that the parameters have."""
         for group in self._adam.param_groups:
             group["lr"] = rate * group["factor"]
+        self._denominators = None
         self._adam.step()
 
     def denominators(self, step: int) -> list[Tensor] | None:
         """What Adam divides by after so many steps; infinite where no gradient was ever seen, so that those are 0."""
-        if step == 0:
-            return None
+        if step == 0 or self._denominators is not None:
+            return self._denominators
         group = self._adam.param_groups[0]
         correction = math.sqrt(1 - group["betas"][1] ** step)
         squares = [self._adam.state[parameter]["exp_avg_sq"] for parameter in self.parameters]
-        denominators = torch._foreach_div(torch._foreach_sqrt(squares), correction)
+        denominators = list(torch._foreach_div(torch._foreach_sqrt(squares), correction))
         torch._foreach_add_(denominators, group["eps"])
-        return [each.masked_fill_(square == 0, math.inf) for each, square in zip(denominators, squares, strict=True)]
+        for each, square in zip(denominators, squares, strict=True):
+            each.masked_fill_(square == 0, math.inf)
+        self._denominators = denominators
+        return denominators
 
     def state_dict(self) -> dict[str, dict[str, Tensor]]:
         """The moments by the names of the parameters; not copies."""
@@ -75,6 +80,7 @@ class Optimiser:
         return {key: dict(zip(self.names, (state[key] for state in states), strict=True)) for key in MOMENTS}
 
     def load_state_dict(self, state: Mapping[str, Mapping[str, Tensor]], step: int) -> None:
+        self._denominators = None
         for name, parameter in zip(self.names, self.parameters, strict=True):
             moments = self._adam.state[parameter]
             moments["step"].fill_(step)

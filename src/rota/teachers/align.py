@@ -28,7 +28,7 @@ from rota.types import Alarm, Arm, Decision, FloatArray, Observation, State
 POOLED = 8
 """Readings of the gate that are taken together."""
 
-DIRECTION_COST = 0.025
+DIRECTION_COST = 0.015
 """Of the run's computation, about, for the gradients of the dev loss, unless ``tokens`` says how many."""
 
 DIRECTION_TOKENS = (20, 100)
@@ -40,7 +40,7 @@ ABOVE_AVERAGE = 1.5
 GATE_COST = 0.005
 """Of the run's computation, about, for the readings of the gate, unless ``gate_tokens`` says how many tokens."""
 
-GATE_TOKENS = (100, 2_000)
+GATE_TOKENS = (60, 2_000)
 """The fewest and the most tokens of an arm in a reading, then."""
 
 
@@ -51,7 +51,7 @@ class AlignConfig(TeacherConfig):
         family="weights",
         line="gradients towards goal",
         observes="gradients",
-        cost=("+8%", "+1%"),
+        cost=("+5%", "+1%"),
         source="Rota",
         reference="Rota's own; docs/teachers.md has its formulas",
     )
@@ -65,9 +65,9 @@ class AlignConfig(TeacherConfig):
     start: DurationField | None = Field(
         None, description="the first step that is measured; null: the end of the learning rate's warm-up"
     )
-    refresh: Count = Field(60, ge=1, description="updates between two dev gradients")
+    refresh: Count = Field(80, ge=1, description="updates between two dev gradients")
     tokens: Count | None = Field(
-        None, ge=1, description="dev tokens of each language in a gradient; null: about 2.5% of the computation"
+        None, ge=1, description="dev tokens of each language in a gradient; null: about 1.5% of the computation"
     )
     memory: float = Field(0.8, ge=0, lt=1, description="share of earlier dev gradients in the direction")
     weights: Weights = Field("average", description="where it is taken: at averaged weights, or at the raw ones")
@@ -121,7 +121,7 @@ class AlignConfig(TeacherConfig):
         passes = 1 if self.direction == "loss" else 2
         budget = DIRECTION_COST * self.refresh * classroom.update_tokens
         least, most = DIRECTION_TOKENS
-        return min(most, max(least, int(budget / (passes * len(classroom.goal)))))
+        return min(most, max(least, round(budget / (passes * len(classroom.goal)))))
 
 
 class Align:

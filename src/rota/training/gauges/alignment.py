@@ -19,7 +19,7 @@ from rota.training.gauges.source import mismatched_pairs
 from rota.training.turns import Window
 from rota.types import Arm, Batch, Decision, Gradient, ProbedStudent, State
 
-SERVED_EVERY = 3
+SERVED_EVERY = 6
 """Directions between two that are taken language by language, which takes about twice as long as all at once."""
 
 
