@@ -64,7 +64,8 @@ def planned_in_numpy(root, seeds):
 
 
 def results(root):
-    studies = {corpus: read_study([root / corpus]) for corpus in (*CLEAN, *MESSY) if (root / corpus).is_dir()}
+    there = [corpus for corpus in (*CLEAN, *MESSY) if any((root / corpus).glob("*/seed-*"))]
+    studies = {corpus: read_study([root / corpus]) for corpus in there}
     return planned_results(find_plan(root).plan, studies)
 
 
