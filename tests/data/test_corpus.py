@@ -47,6 +47,14 @@ def test_gz_is_decided_by_the_suffix(tmp_path):
     assert read(tmp_path, "train.{side}.gz") == [("bir", "one")]
 
 
+def test_a_file_that_is_not_there_may_be_there_with_gz_and_the_plain_one_comes_first(tmp_path):
+    write(tmp_path / "train.az.gz", "bir\n")
+    write(tmp_path / "train.en", "one\n")
+    assert read(tmp_path, "train.{side}") == [("bir", "one")]
+    write(tmp_path / "train.az", "iki\n")
+    assert read(tmp_path, "train.{side}") == [("iki", "one")]
+
+
 def test_a_pattern_without_side_is_a_table_of_two_columns(tmp_path):
     write(tmp_path / "train.az.tsv.gz", "bir\tone\niki\ttwo\n")
     assert read(tmp_path, "train.{language}.tsv.gz") == [("bir", "one"), ("iki", "two")]
@@ -128,6 +136,15 @@ def test_a_missing_file_is_noticed_before_anything_is_read(tmp_path):
         write(tmp_path / f"{name}.az.tsv", "bir\tone\n")
     with pytest.raises(ValueError, match=r"no file .*test\.az\.tsv \(for language 'az'\)") as error:
         open_corpus(config(tmp_path), tmp_path)
+    one_line(error)
+
+
+def test_all_languages_without_text_are_named_at_once(tmp_path):
+    for language, splits in {"az": ("train", "dev"), "be": ("train", "dev", "test"), "tr": ("dev", "test")}.items():
+        for split in splits:
+            write(tmp_path / f"{split}.{language}.tsv", "bir\tone\n")
+    with pytest.raises(ValueError, match=r"no file .*test\.az\.tsv .*files of 2 more are missing: tr, ru\)$") as error:
+        open_corpus(config(tmp_path, ("az", "be", "tr", "ru")), tmp_path)
     one_line(error)
 
 

@@ -39,6 +39,10 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _FIELD = re.compile(r"\{(.*?)\}")  # of a pattern
 
 
+class MissingTextError(ValueError):
+    """A language has no text where the config says."""
+
+
 @dataclass(frozen=True)
 class ParallelText:
     """One split of one language: where it comes from, and how to read it any number of times."""
@@ -158,7 +162,7 @@ def files_of(patterns: Patterns, language: str, target: str) -> tuple[Path, ...]
         raise ValueError(f"no pattern for language {language!r}; name at least one file")
     for path in files:
         if not path.is_file():
-            raise ValueError(f"no file {path} (for language {language!r}); check the pattern in the config")
+            raise MissingTextError(f"no file {path} (for language {language!r}); check the pattern in the config")
     return files
 
 
@@ -186,7 +190,13 @@ def _expand(pattern: str, language: str, target: str) -> tuple[Path, ...]:
 def _filled(pattern: str, language: str, target: str, first: str, second: str) -> tuple[Path, ...]:
     sides = (language, target) if "side" in fields_of(pattern) else ("",)
     fixed = pattern.replace("{language}", language).replace("{source}", first).replace("{target}", second)
-    return tuple(Path(fixed.replace("{side}", side)).expanduser() for side in sides)
+    return tuple(_zipped_or_not(Path(fixed.replace("{side}", side)).expanduser()) for side in sides)
+
+
+def _zipped_or_not(path: Path) -> Path:
+    """The file as it is named or, if there is none, the same with .gz."""
+    zipped = path.with_name(f"{path.name}.gz")
+    return zipped if zipped.is_file() and not path.exists() else path
 
 
 def _read_group(files: tuple[Path, ...]) -> Iterator[Pair]:

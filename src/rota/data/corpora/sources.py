@@ -39,6 +39,7 @@ from rota.data.corpora.parallel import (
     NAME,
     SPLITS,
     Corpus,
+    MissingTextError,
     ParallelText,
     Patterns,
     Split,
@@ -292,7 +293,7 @@ def _in_directions(config: CorpusConfig, cache: Path) -> Corpus:
 def _open_own(config: CorpusConfig, cache: Path) -> Corpus:
     """The text of the languages themselves, without sources."""
     if config.corpus == "files":
-        return {language: _files(config, language) for language in _file_languages(config)}
+        return _own_files(config)
     if config.corpus == "ted8":
         return ted.ted_corpus(config.languages or ted.LANGUAGES, cache, config.path, target=config.target)
     if config.target != "en":
@@ -395,6 +396,22 @@ def _file_languages(config: CorpusConfig) -> tuple[Arm, ...]:
     raise ValueError("no languages; list them, for example languages: [az, tr]")
 
 
+def _own_files(config: CorpusConfig) -> dict[Arm, dict[Split, ParallelText]]:
+    """The text of every language; one message for all that have none, so that many are not found one by one."""
+    found, missing = {}, []
+    for language in _file_languages(config):
+        try:
+            found[language] = _files(config, language)
+        except MissingTextError as error:
+            missing.append((language, error))
+    if missing:
+        others = [language for language, _ in missing[1:]]
+        shown = ", ".join(others[:20]) + (" ..." if len(others) > 20 else "")
+        also = f" (files of {len(others)} more are missing: {shown})" if others else ""
+        raise ValueError(f"{missing[0][1]}{also}")
+    return found
+
+
 def _files(config: CorpusConfig, language: Arm) -> dict[Split, ParallelText]:
     """All splits; of a language that sources bring text of, those that patterns name."""
     optional = any(source.language == language for source in config.sources.values())
@@ -415,6 +432,7 @@ def _patterns(config: CorpusConfig, split: Split, language: Arm) -> Patterns:
     patterns = {"train": config.train, "dev": config.dev, "test": config.test}[split]
     if isinstance(patterns, dict):
         if language not in patterns:
-            raise ValueError(f"no {split} text for language {language!r}; add it under {split!r}, which is a mapping")
+            remedy = f"add it under {split!r}, which is a mapping"
+            raise MissingTextError(f"no {split} text for language {language!r}; {remedy}")
         return patterns[language]
     return patterns or ()
