@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from rota.data.corpora.parallel import ParallelText, Split, text_of_files, tidy
+from rota.data.corpora.parallel import ParallelText, Split, text_of_files, tidy, warn_of_headers
 from rota.data.corpora.sources import CorpusConfig, low_resource, open_corpus
 
 
@@ -108,6 +108,18 @@ def test_a_line_that_has_not_two_columns_is_named(tmp_path, line, columns):
     with pytest.raises(ValueError, match=rf"t\.tsv, line 2: {columns}") as error:
         read(tmp_path, "t.tsv")
     one_line(error)
+
+
+def test_tables_that_begin_alike_may_have_a_header_and_a_single_one_or_columns_of_their_own_do_not(tmp_path, caplog):
+    files = [write(tmp_path / f"{number}.tsv.gz", f"source\ttarget\nsöz {number}\tword\n") for number in range(3)]
+    plain = [write(tmp_path / f"{number}.az", "bir\n") for number in range(2)]
+    warn_of_headers([files[0], *plain])
+    assert not caplog.messages
+    warn_of_headers([*plain, *files])
+    assert caplog.messages == [
+        f"{files[0]} and 2 other files begin with the same line, 'source\\ttarget'; if it is a header, remove it "
+        "(for example: sed -i 1d FILE): it is read as a pair of sentences"
+    ]
 
 
 def test_a_cut_gzip_file_is_damaged(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import gzip
+import logging
 import math
 import re
 import zlib
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
 from rota.types import Arm
+
+logger = logging.getLogger(__name__)
 
 Split = Literal["train", "dev", "test"]
 Pair = tuple[str, str]
@@ -145,6 +148,28 @@ def read_tsv(path: Path) -> Iterator[Pair]:
             found = "1 column" if len(columns) == 1 else f"{len(columns)} columns"
             raise ValueError(f"{path}, line {number}: {found}; a line must be source TAB English")
         yield tidy(columns[0]), tidy(columns[1])
+
+
+def warn_of_headers(files: Iterable[Path]) -> None:
+    """Says so if several tables begin with the same line: it would be trained on, and scored, as a sentence pair."""
+    beginning: dict[str, list[Path]] = {}
+    for path in files:
+        try:
+            line = next(read_lines(path), "")
+        except ValueError:  # cleaning will say it, with the line
+            continue
+        if "\t" in line:
+            beginning.setdefault(line.strip("\r"), []).append(path)
+    for line, paths in beginning.items():
+        if len(paths) > 1:
+            others = "another file" if len(paths) == 2 else f"{len(paths) - 1} other files"
+            logger.warning(
+                "%s and %s begin with the same line, %r; if it is a header, remove it (for example: sed -i 1d FILE): "
+                "it is read as a pair of sentences",
+                paths[0],
+                others,
+                line[:60],
+            )
 
 
 def text_of_files(patterns: Patterns, language: str, target: str) -> ParallelText:
