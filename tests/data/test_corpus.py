@@ -155,9 +155,57 @@ def test_all_languages_without_text_are_named_at_once(tmp_path):
     for language, splits in {"az": ("train", "dev"), "be": ("train", "dev", "test"), "tr": ("dev", "test")}.items():
         for split in splits:
             write(tmp_path / f"{split}.{language}.tsv", "bir\tone\n")
-    with pytest.raises(ValueError, match=r"no file .*test\.az\.tsv .*files of 2 more are missing: tr, ru\)$") as error:
+    with pytest.raises(ValueError, match=r"no file .*test\.az\.tsv .*files of 2 more are missing: tr, ru\)") as error:
         open_corpus(config(tmp_path, ("az", "be", "tr", "ru")), tmp_path)
     one_line(error)
+
+
+def numbered(folder: Path, language: str, count: int) -> None:
+    """Training text: the same English in every language, counted up."""
+    write(folder / f"train.{language}.tsv", "".join(f"{language} {n}\tnumber {n}\n" for n in range(count)))
+
+
+def english(text: ParallelText) -> set[str]:
+    return {target for _, target in text.read()}
+
+
+def test_dev_and_test_sets_are_held_out_of_the_training_text_and_are_the_same_sentences_in_all_languages(tmp_path):
+    for language in ("az", "tr"):
+        numbered(tmp_path, language, 100)
+    numbered(tmp_path, "be", 30)
+    corpus = open_corpus(config(tmp_path, ("az", "tr", "be"), dev=None, test=None, hold_out=5), tmp_path)
+    az, tr, be = ({split: english(text) for split, text in splits.items()} for splits in corpus.values())
+    assert {split: len(found) for split, found in az.items()} == {"train": 90, "dev": 5, "test": 5}
+    assert az == tr
+    assert {split: len(found) for split, found in be.items()} == {"train": 24, "dev": 3, "test": 3}  # a tenth at most
+    assert set.union(*az.values()) == {f"number {n}" for n in range(100)}
+    assert set.union(*be.values()) == {f"number {n}" for n in range(30)}
+
+
+def test_only_languages_without_a_dev_set_hold_sentences_out_and_a_pattern_that_finds_none_is_a_mistake(
+    tmp_path, caplog
+):
+    for language in ("az", "tr"):
+        numbered(tmp_path, language, 40)
+        write(tmp_path / f"test.{language}.tsv", "son\tlast\n")
+    write(tmp_path / "dev.az.tsv", "bir\tone\n")
+    caplog.set_level("INFO")
+    corpus = open_corpus(config(tmp_path, ("az", "tr"), hold_out=200), tmp_path)
+    assert english(corpus["az"]["dev"]) == {"one"}
+    assert len(english(corpus["az"]["train"])) == 40
+    assert [len(english(corpus["tr"][split])) for split in ("train", "dev", "test")] == [36, 4, 1]
+    assert caplog.messages == ["dev or test sentences held out of the training text of tr"]
+    with pytest.raises(ValueError, match=r"no file .*typo\.az\.tsv"):
+        open_corpus(config(tmp_path, ("az", "tr"), hold_out=200, dev=f"{tmp_path}/typo.{{language}}.tsv"), tmp_path)
+
+
+def test_a_language_without_a_dev_set_is_told_of_hold_out_and_one_without_training_text_is_not(tmp_path):
+    numbered(tmp_path, "az", 40)
+    with pytest.raises(ValueError, match=r"no file .*dev\.az\.tsv .*; or write data\.hold_out: 200") as error:
+        open_corpus(config(tmp_path), tmp_path)
+    one_line(error)
+    with pytest.raises(ValueError, match=r"no file .*train\.be\.tsv .*check the pattern in the config$"):
+        open_corpus(config(tmp_path, ("be",)), tmp_path)
 
 
 def test_a_pattern_with_another_name_in_braces_is_refused():
@@ -191,7 +239,8 @@ def test_files_need_a_list_of_languages(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"dev": None}, "no dev text; give 'dev' a pattern"),
+        ({"dev": None}, "no dev text; give 'dev' a pattern .*, or write hold_out: 200"),
+        ({"train": None, "hold_out": 9}, r"no train text; give 'train' a pattern such as \S+ \["),
         ({"languages": ("az", "az")}, "'az' is listed twice"),
         ({"languages": ("az", "en")}, "'en' cannot be a source language"),
         ({"languages": ("mixed",)}, "'mixed' cannot be a source language"),
@@ -207,6 +256,10 @@ def test_files_need_a_list_of_languages(tmp_path):
         ({"languages": (), "train": {"az": "a", "tr": "b", "ru": "c"}, "dev": "t.tsv"}, "the same file for all 3 lang"),
         ({"path": "ted"}, "'path' is for corpus: ted8"),
         ({"corpus": "catalogues"}, "'train' is for corpus: files"),
+        (
+            {"corpus": "catalogues", "train": None, "dev": None, "test": None, "hold_out": 9},
+            "'hold_out' is for corpus",
+        ),
     ],
 )
 def test_a_config_that_contradicts_itself_is_refused(tmp_path, changes, message):

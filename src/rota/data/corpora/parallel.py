@@ -182,13 +182,18 @@ def text_of_files(patterns: Patterns, language: str, target: str) -> ParallelTex
 
 def files_of(patterns: Patterns, language: str, target: str) -> tuple[Path, ...]:
     """The files that patterns name for a language; they must exist."""
-    files = tuple(chain.from_iterable(_expand(pattern, language, target) for pattern in listed(patterns)))
+    files = named_files(patterns, language, target)
     if not files:
         raise ValueError(f"no pattern for language {language!r}; name at least one file")
     for path in files:
         if not path.is_file():
             raise MissingTextError(f"no file {path} (for language {language!r}); check the pattern in the config")
     return files
+
+
+def named_files(patterns: Patterns, language: str, target: str) -> tuple[Path, ...]:
+    """The same, whether they exist or not."""
+    return tuple(chain.from_iterable(_expand(pattern, language, target) for pattern in listed(patterns)))
 
 
 def listed(patterns: Patterns) -> tuple[str, ...]:
