@@ -121,6 +121,20 @@ def test_the_half_life_grows_with_the_run():
     assert long.tilt.kept**500 == pytest.approx(0.5)  # 5 % of 40,000 updates, divided among four arms
 
 
+@pytest.mark.parametrize(("arms", "floor"), [(25, 0.02), (63, 0.5 / 63), (130, 0.5 / 130)])
+def test_many_arms_keep_half_of_the_uniform_share_and_can_still_be_told_apart(arms, floor):
+    sizes = {f"arm{number}": 100 for number in range(arms)}
+    settings = {"name": "align", "protect": 0.0, "gate": False, "direction": "loss", "rate": 100, "prior": None}
+    room = Classroom(sizes, low_resource=(), steps=200)
+    teacher = build_teacher(teacher_from(settings), room, np.random.default_rng(1))
+    halves = {arm: Aligned(50.0 if number % 2 else -50.0, 100.0, 100) for number, arm in enumerate(sizes)}
+    teacher.tell(told(teacher, 100, halves))
+    found = shares(teacher, 100)
+    odds = (found["arm1"] - floor) / (found["arm0"] - floor)
+    assert sum(found.values()) == pytest.approx(1)
+    assert odds == pytest.approx(math.exp(4), rel=1e-6)  # the largest tilt up against the largest down
+
+
 def test_a_prior_is_tilted_like_the_uniform_one():
     teacher = make(prior=1.0, floor=0.0)
     assert shares(teacher, 0) == pytest.approx({"az": 5 / 179, "be": 4 / 179, "tr": 90 / 179, "ru": 80 / 179})
