@@ -266,6 +266,17 @@ def test_a_language_that_only_its_own_text_helps_keeps_its_whole_weight():
     assert teacher.protected()["ru"] == pytest.approx(1 - 0.2 / 0.95)
 
 
+def test_what_all_arms_keep_leaves_a_twentieth_to_decide_about():
+    room = replace(CLASSROOM, goal={"az": 0.9, "tr": 0.1})
+    settings = {"name": "align", "gate": False, "direction": "loss", "prior": 1.0, "floor": 0.05, "rate": 1e-9}
+    teacher = build_teacher(teacher_from(settings), room, np.random.default_rng(1))
+    serve(teacher, 10, az=0.0, tr=1.0)
+    # az keeps all of its 0.9 and each of the others the floor: 1.05 in all, of which 0.95 / 1.05 is granted.
+    kept = {"az": 0.9, "be": 0.05, "tr": 0.05, "ru": 0.05}
+    prior = {"az": 5 / 179, "be": 4 / 179, "tr": 90 / 179, "ru": 80 / 179}
+    assert shares(teacher, 10) == pytest.approx({arm: 0.05 * prior[arm] + kept[arm] * 0.95 / 1.05 for arm in ARMS})
+
+
 def test_no_language_is_protected_where_that_is_not_wanted_or_nothing_is_known():
     teacher = make(protect=0.0)
     serve(teacher, 10, az=1.0, be=1.0, tr=1.0, ru=-1.0)

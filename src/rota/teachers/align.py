@@ -46,6 +46,9 @@ GATE_TOKENS = (60, 2_000)
 MANY_ARMS = 25
 """With more of them no floor is above half of the uniform share; with so many, that share is the default floor."""
 
+MOST_KEPT = 0.95
+"""Of all shares: floors and what languages of the goal keep may sum to more than one when nothing else helps them."""
+
 
 class AlignConfig(TeacherConfig):
     """Shares by how far an arm's gradients lead towards the goal's dev loss (Rota's own)."""
@@ -194,6 +197,7 @@ class Align:
     def _shares(self) -> FloatArray:
         tilted = self.prior * np.exp(self.tilt.values) * self._openness()
         kept = self._kept()
+        kept *= min(1.0, MOST_KEPT / max(kept.sum(), MOST_KEPT))
         shares: FloatArray = (1 - kept.sum()) * tilted / tilted.sum() + kept
         most = np.where(self._openness() > 0, np.maximum(self.supply.most, self.floor), 0.0)
         return capped(shares, most)
