@@ -35,11 +35,11 @@ def own_files(config: CorpusConfig) -> dict[Arm, dict[Split, ParallelText]]:
         except MissingTextError as error:
             missing.append((language, error))
     if missing:
-        first, error = missing[0]
+        first, reason = missing[0]
         others = [language for language, _ in missing[1:]]
         also = f" (files of {len(others)} more are missing: {_shown(others)})" if others else ""
         remedy = "" if config.hold_out or _has_no_file(config, "train", first) else f"; {_HOLD_OUT}"
-        raise ValueError(f"{error}{also}{remedy}")
+        raise ValueError(f"{reason}{also}{remedy}")
     if lacking:
         logger.info("dev or test sentences held out of the training text of %s", _shown(list(lacking)))
     return found
