@@ -37,7 +37,7 @@ def own_files(config: CorpusConfig) -> dict[Arm, dict[Split, ParallelText]]:
     if missing:
         first, reason = missing[0]
         others = [language for language, _ in missing[1:]]
-        also = f" (files of {len(others)} more are missing: {_shown(others)})" if others else ""
+        also = f" (files of other languages are missing too: {_shown(others)})" if others else ""
         remedy = "" if config.hold_out or _has_no_file(config, "train", first) else f"; {_HOLD_OUT}"
         raise ValueError(f"{reason}{also}{remedy}")
     if lacking:
