@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from rota.data.corpora.parallel import ParallelText, Split, text_of_files, tidy
+from rota.data.corpora.parallel import ParallelText, Split, text_of_files, tidy, warn_of_headers
 from rota.data.corpora.sources import CorpusConfig, low_resource, open_corpus
 
 
@@ -45,6 +45,14 @@ def test_gz_is_decided_by_the_suffix(tmp_path):
     write(tmp_path / "train.az.gz", "bir\n")
     write(tmp_path / "train.en.gz", "one")
     assert read(tmp_path, "train.{side}.gz") == [("bir", "one")]
+
+
+def test_a_file_that_is_not_there_may_be_there_with_gz_and_the_plain_one_comes_first(tmp_path):
+    write(tmp_path / "train.az.gz", "bir\n")
+    write(tmp_path / "train.en", "one\n")
+    assert read(tmp_path, "train.{side}") == [("bir", "one")]
+    write(tmp_path / "train.az", "iki\n")
+    assert read(tmp_path, "train.{side}") == [("iki", "one")]
 
 
 def test_a_pattern_without_side_is_a_table_of_two_columns(tmp_path):
@@ -102,6 +110,18 @@ def test_a_line_that_has_not_two_columns_is_named(tmp_path, line, columns):
     one_line(error)
 
 
+def test_tables_that_begin_alike_may_have_a_header_and_a_single_one_or_columns_of_their_own_do_not(tmp_path, caplog):
+    files = [write(tmp_path / f"{number}.tsv.gz", f"source\ttarget\nsöz {number}\tword\n") for number in range(3)]
+    plain = [write(tmp_path / f"{number}.az", "bir\n") for number in range(2)]
+    warn_of_headers([files[0], *plain])
+    assert not caplog.messages
+    warn_of_headers([*plain, *files])
+    assert caplog.messages == [
+        f"{files[0]} and 2 other files begin with the same line, 'source\\ttarget'; if it is a header, remove it "
+        "(for example: sed -i 1d FILE): it is read as a pair of sentences"
+    ]
+
+
 def test_a_cut_gzip_file_is_damaged(tmp_path):
     whole = gzip.compress(b"bir\tone\n" * 1000)
     (tmp_path / "t.tsv.gz").write_bytes(whole[:-10])
@@ -129,6 +149,65 @@ def test_a_missing_file_is_noticed_before_anything_is_read(tmp_path):
     with pytest.raises(ValueError, match=r"no file .*test\.az\.tsv \(for language 'az'\)") as error:
         open_corpus(config(tmp_path), tmp_path)
     one_line(error)
+
+
+def test_all_languages_without_text_are_named_at_once(tmp_path):
+    for language, splits in {"az": ("train", "dev"), "be": ("train", "dev", "test"), "tr": ("dev", "test")}.items():
+        for split in splits:
+            write(tmp_path / f"{split}.{language}.tsv", "bir\tone\n")
+    with pytest.raises(
+        ValueError, match=r"no file .*test\.az\.tsv .*files of other languages are missing too: tr, ru\)"
+    ) as error:
+        open_corpus(config(tmp_path, ("az", "be", "tr", "ru")), tmp_path)
+    one_line(error)
+
+
+def numbered(folder: Path, language: str, count: int) -> None:
+    """Training text: the same English in every language, counted up."""
+    write(folder / f"train.{language}.tsv", "".join(f"{language} {n}\tnumber {n}\n" for n in range(count)))
+
+
+def english(text: ParallelText) -> set[str]:
+    return {target for _, target in text.read()}
+
+
+def test_dev_and_test_sets_are_held_out_of_the_training_text_and_are_the_same_sentences_in_all_languages(tmp_path):
+    for language in ("az", "tr"):
+        numbered(tmp_path, language, 100)
+    numbered(tmp_path, "be", 30)
+    corpus = open_corpus(config(tmp_path, ("az", "tr", "be"), dev=None, test=None, hold_out=5), tmp_path)
+    az, tr, be = ({split: english(text) for split, text in splits.items()} for splits in corpus.values())
+    assert {split: len(found) for split, found in az.items()} == {"train": 90, "dev": 5, "test": 5}
+    assert az == tr
+    assert {split: len(found) for split, found in be.items()} == {"train": 24, "dev": 3, "test": 3}  # a tenth at most
+    assert set.union(*az.values()) == {f"number {n}" for n in range(100)}
+    assert set.union(*be.values()) == {f"number {n}" for n in range(30)}
+
+
+def test_only_languages_without_a_dev_set_hold_sentences_out_and_a_pattern_that_finds_none_is_a_mistake(
+    tmp_path, caplog
+):
+    for language in ("az", "tr"):
+        numbered(tmp_path, language, 40)
+        write(tmp_path / f"test.{language}.tsv", "son\tlast\n")
+    write(tmp_path / "dev.az.tsv", "bir\tone\n")
+    caplog.set_level("INFO")
+    corpus = open_corpus(config(tmp_path, ("az", "tr"), hold_out=200), tmp_path)
+    assert english(corpus["az"]["dev"]) == {"one"}
+    assert len(english(corpus["az"]["train"])) == 40
+    assert [len(english(corpus["tr"][split])) for split in ("train", "dev", "test")] == [36, 4, 1]
+    assert caplog.messages == ["dev or test sentences held out of the training text of tr"]
+    with pytest.raises(ValueError, match=r"no file .*typo\.az\.tsv"):
+        open_corpus(config(tmp_path, ("az", "tr"), hold_out=200, dev=f"{tmp_path}/typo.{{language}}.tsv"), tmp_path)
+
+
+def test_a_language_without_a_dev_set_is_told_of_hold_out_and_one_without_training_text_is_not(tmp_path):
+    numbered(tmp_path, "az", 40)
+    with pytest.raises(ValueError, match=r"no file .*dev\.az\.tsv .*; or write data\.hold_out: 200") as error:
+        open_corpus(config(tmp_path), tmp_path)
+    one_line(error)
+    with pytest.raises(ValueError, match=r"no file .*train\.be\.tsv .*check the pattern in the config$"):
+        open_corpus(config(tmp_path, ("be",)), tmp_path)
 
 
 def test_a_pattern_with_another_name_in_braces_is_refused():
@@ -162,7 +241,8 @@ def test_files_need_a_list_of_languages(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"dev": None}, "no dev text; give 'dev' a pattern"),
+        ({"dev": None}, "no dev text; give 'dev' a pattern .*, or write hold_out: 200"),
+        ({"train": None, "hold_out": 9}, r"no train text; give 'train' a pattern such as \S+ \["),
         ({"languages": ("az", "az")}, "'az' is listed twice"),
         ({"languages": ("az", "en")}, "'en' cannot be a source language"),
         ({"languages": ("mixed",)}, "'mixed' cannot be a source language"),
@@ -178,6 +258,10 @@ def test_files_need_a_list_of_languages(tmp_path):
         ({"languages": (), "train": {"az": "a", "tr": "b", "ru": "c"}, "dev": "t.tsv"}, "the same file for all 3 lang"),
         ({"path": "ted"}, "'path' is for corpus: ted8"),
         ({"corpus": "catalogues"}, "'train' is for corpus: files"),
+        (
+            {"corpus": "catalogues", "train": None, "dev": None, "test": None, "hold_out": 9},
+            "'hold_out' is for corpus",
+        ),
     ],
 )
 def test_a_config_that_contradicts_itself_is_refused(tmp_path, changes, message):

@@ -114,12 +114,15 @@ def test_elsewhere_there_is_a_line_for_each_change_and_each_fifth(tmp_path):
         for step in (47, 48, 49, 63):
             entry.step, entry.dev_loss = step, 4.25
             board.watch()
-        entry.state, entry.step = "done", 80
+        entry.step = 80
+        board.watch()
+        entry.state = "done"
         board.watch()
         board.changed(entry)
     assert lines(board) == [
         "uniform/seed-1: running from step 33",
         "uniform/seed-1: step 48/80, dev loss 4.250, 64 s left",  # 15 steps in 30 seconds, 32 to go
+        "uniform/seed-1: step 80/80, dev loss 4.250, scoring",  # which may take longer than the training
         "uniform/seed-1: done, dev loss 4.250",
     ]
 

@@ -6,7 +6,7 @@ import pytest
 from export_cases import STEPS, make_run
 from ruamel.yaml import YAML
 
-from rota.export.model_card import model_card
+from rota.export.model_card import _title, model_card
 from rota.runs import Run
 from rota.runs.standing import Model
 
@@ -80,3 +80,16 @@ def test_scores_of_other_weights_are_left_out(run):
 def test_rounded_weights_are_said_to_be_rounded(run):
     assert "rounded to 8 bits" in card_of(run, to="ctranslate2", quantization="int8")
     assert "rounded" not in card_of(run)
+
+
+@pytest.mark.parametrize(
+    ("names", "target", "title"),
+    [
+        (["az", "tr"], "en", "az, tr to en"),
+        (["az-en", "en-az"], None, "az-en, en-az"),
+        ([f"l{number}" for number in range(17)], "en", "17 languages to en"),
+        ([f"l{number}-en" for number in range(63)], None, "63 directions"),
+    ],
+)
+def test_the_title_counts_languages_that_would_not_fit(names, target, title):
+    assert _title(names, target) == title

@@ -9,7 +9,7 @@ from made_runs import LOW_RESOURCE, SIZES, make_run
 
 from rota.report.advice import advise, written
 from rota.report.figures.advice import advice_figure
-from rota.report.numbers.advice import Product, effects, goal_products, read_facts, trend
+from rota.report.numbers.advice import Effect, Helper, Product, effects, goal_products, read_facts, trend
 from rota.report.study import StudyRun
 
 ARMS = list(SIZES)
@@ -204,6 +204,43 @@ def test_the_best_helper_of_each_language_of_the_goal(tmp_path):
     facts = facts_of(tmp_path, observations=[mapped(step, 0.1 * (-1) ** step) for step in range(1, 21)])
     assert [(helper.language, helper.arm) for helper in facts.helpers] == [("az", "tr")], "tr is not in the goal"
     assert "tr helps az most" in advise(facts).of("helper")[0].text
+
+
+def test_the_best_of_several_arms_must_be_clear_after_correction(tmp_path):
+    def mapped(step):
+        values = {"tr": 1.0 + 0.1 * (-1) ** step, "ru": -1.0 + 0.1 * (-1) ** step}
+        sums = {arm: [0.0, 0.0, 1, {"az": [value, value**2]}] for arm, value in values.items()}
+        return {"step": step, "arm": "tr", "alignment": sums}
+
+    few = facts_of(tmp_path, "few", observations=[mapped(step) for step in (1, 2)])
+    assert not few.helpers, "of two measurements, 1.1 and 0.9, t is 10 and p 0.06, twice that for the better of two"
+    enough = facts_of(tmp_path, "enough", observations=[mapped(step) for step in (1, 2, 3, 4)])
+    assert [helper.arm for helper in enough.helpers] == ["tr"]
+
+
+def test_many_languages_with_the_same_helper_share_a_line(tmp_path, full):
+    facts = facts_of(tmp_path, **full)
+    names = [f"l{number}" for number in range(12)]
+    helpers = tuple(Helper(name, "be" if name == "l3" else "tr", 0.1 * n, 0.05) for n, name in enumerate(names, 1))
+    lines = [finding.text for finding in advise(replace(facts, helpers=helpers)).of("helper")]
+    most = "l0, l1, l2, l4, l5, l6, l7, l8, l9, l10, l11"
+    assert lines == [
+        f"Of the text of other languages, tr helps {most} most "
+        "(+0.10 ± 0.05 to +1.20 ± 0.05 in the map of who helps whom).",
+        "Of the text of other languages, be helps l3 most (+0.40 ± 0.05 in the map of who helps whom).",
+    ]
+    assert len(advise(replace(facts, helpers=helpers[:8])).of("helper")) == 8
+
+
+def test_many_arms_without_an_effect_share_a_line(tmp_path, full):
+    facts = facts_of(tmp_path, **full)
+    effect = Effect(0.1, 0.2, 7, 0.6, "unclear", (0.1, 0.1))
+    arms = tuple(replace(facts.arms[0], arm=f"l{n}", effect=effect._replace(updates=7 + n)) for n in range(9))
+    (only,) = advise(replace(facts, arms=arms)).of("no-effect")
+    assert only.arms == tuple(f"l{n}" for n in range(9))
+    assert only.text == (
+        "l0, l1, l2, l3, l4, l5, l6, l7, l8: neither help nor harm can be seen (7 to 15 measurements of each)."
+    )
 
 
 def test_a_run_that_is_not_finished_is_called_so(tmp_path, full):

@@ -121,6 +121,20 @@ def test_the_half_life_grows_with_the_run():
     assert long.tilt.kept**500 == pytest.approx(0.5)  # 5 % of 40,000 updates, divided among four arms
 
 
+@pytest.mark.parametrize(("arms", "floor"), [(25, 0.02), (63, 0.5 / 63), (130, 0.5 / 130)])
+def test_many_arms_keep_half_of_the_uniform_share_and_can_still_be_told_apart(arms, floor):
+    sizes = {f"arm{number}": 100 for number in range(arms)}
+    settings = {"name": "align", "protect": 0.0, "gate": False, "direction": "loss", "rate": 100, "prior": None}
+    room = Classroom(sizes, low_resource=(), steps=200)
+    teacher = build_teacher(teacher_from(settings), room, np.random.default_rng(1))
+    halves = {arm: Aligned(50.0 if number % 2 else -50.0, 100.0, 100) for number, arm in enumerate(sizes)}
+    teacher.tell(told(teacher, 100, halves))
+    found = shares(teacher, 100)
+    odds = (found["arm1"] - floor) / (found["arm0"] - floor)
+    assert sum(found.values()) == pytest.approx(1)
+    assert odds == pytest.approx(math.exp(4), rel=1e-6)  # the largest tilt up against the largest down
+
+
 def test_a_prior_is_tilted_like_the_uniform_one():
     teacher = make(prior=1.0, floor=0.0)
     assert shares(teacher, 0) == pytest.approx({"az": 5 / 179, "be": 4 / 179, "tr": 90 / 179, "ru": 80 / 179})
@@ -250,6 +264,17 @@ def test_a_language_that_only_its_own_text_helps_keeps_its_whole_weight():
     serve(teacher, 20, az=1.0, be=0.9, tr=1.1, ru=0.7)
     # On average ru has 0.2 now, and 0.75 / 0.95 of the middle is missing.
     assert teacher.protected()["ru"] == pytest.approx(1 - 0.2 / 0.95)
+
+
+def test_what_all_arms_keep_leaves_a_twentieth_to_decide_about():
+    room = replace(CLASSROOM, goal={"az": 0.9, "tr": 0.1})
+    settings = {"name": "align", "gate": False, "direction": "loss", "prior": 1.0, "floor": 0.05, "rate": 1e-9}
+    teacher = build_teacher(teacher_from(settings), room, np.random.default_rng(1))
+    serve(teacher, 10, az=0.0, tr=1.0)
+    # az keeps all of its 0.9 and each of the others the floor: 1.05 in all, of which 0.95 / 1.05 is granted.
+    kept = {"az": 0.9, "be": 0.05, "tr": 0.05, "ru": 0.05}
+    prior = {"az": 5 / 179, "be": 4 / 179, "tr": 90 / 179, "ru": 80 / 179}
+    assert shares(teacher, 10) == pytest.approx({arm: 0.05 * prior[arm] + kept[arm] * 0.95 / 1.05 for arm in ARMS})
 
 
 def test_no_language_is_protected_where_that_is_not_wanted_or_nothing_is_known():

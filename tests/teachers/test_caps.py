@@ -168,3 +168,12 @@ def test_a_loss_that_is_missing_or_not_finite_is_named():
 def test_in_a_smaller_run_it_looks_at_fewer_tokens():
     scaled = CapsConfig(look_every=5_000).scaled(SizeChange(steps_before=100_000, steps=1_000, tokens=750))
     assert scaled == {"look_every": 50, "tokens": 750}
+
+
+@pytest.mark.parametrize(("arms", "least"), [(50, 0.01), (63, 0.5 / 63), (130, 0.5 / 130)])
+def test_many_arms_keep_at_most_half_of_the_uniform_share(arms, least):
+    sizes = {f"arm{number}": 100 for number in range(arms)}
+    room = Classroom(sizes, low_resource=(), steps=1_000, tokens=sizes, update_tokens=10)
+    teacher = CapsConfig().build(room, np.random.default_rng(1))
+    assert teacher.config.least(arms) == least
+    assert teacher.shares(0) == pytest.approx(dict.fromkeys(sizes, 1 / arms))

@@ -79,7 +79,8 @@ class Board:
         parts = [f"step {entry.step:,}/{entry.steps:,}"]
         if entry.dev_loss is not None:
             parts.append(f"dev loss {entry.dev_loss:.3f}")
-        parts.append(_left(entry))
+        scoring = entry.step >= entry.steps and not entry.job.is_stem
+        parts.append("scoring" if scoring else _left(entry))
         return ", ".join(part for part in parts if part)
 
     def _say(self, line: str) -> None:

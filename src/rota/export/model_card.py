@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rota.evaluation.metrics import DIGITS, LABELS, averages
 from rota.export.hugging_face import ExportedTokenizer
@@ -71,6 +71,17 @@ Or, with Rota: `rota translate FOLDER --from {language} --to {target} < in.txt >
 """The same of a model that translates into several languages: the tag of the target comes first."""
 
 
+MANY: Final = 16
+"""Languages or directions; the title counts more of them, and the table names them."""
+
+
+def _title(names: Sequence[str], target: str | None) -> str:
+    """The languages into ``target``, or the directions; of many, how many there are."""
+    if target is None:
+        return f"{len(names)} directions" if len(names) > MANY else ", ".join(names)
+    return f"{f'{len(names)} languages' if len(names) > MANY else ', '.join(names)} to {target}"
+
+
 def model_card(
     run: Run, model: Model, *, to: str, quantization: str, tokenizer: ExportedTokenizer | None = None
 ) -> str:
@@ -89,7 +100,7 @@ def model_card(
     use = use.replace("{language}", first.source).replace("{target}", first.target)
     parts = [
         _header(dict.fromkeys((*sources, *targets)), to),
-        f"# {config['name']}: {', '.join(sizes if several else sources)}{'' if several else f' to {targets[0]}'}\n",
+        f"# {config['name']}: {_title(list(sizes) if several else sources, None if several else targets[0])}\n",
         _model(config, model, quantization),
         "## Languages and data\n",
         _languages(run, scores),

@@ -8,7 +8,7 @@ from textwrap import wrap
 from typing import Any, Final, Literal
 
 from rota.goal import Goal, is_alike
-from rota.report.numbers.advice import ALPHA, ArmFacts, Facts, Sure
+from rota.report.numbers.advice import ALPHA, ArmFacts, Facts, Helper, Sure
 from rota.report.sentences import and_list, plural
 
 Kind = Literal[
@@ -18,6 +18,9 @@ Kind = Literal[
 REPEATED: Final = 4.0
 """Epochs from which on more text is worth more than more updates: up to about four epochs, repeated text served
 language models nearly as well as new text (Muennighoff et al. 2023). For translation this is our reading."""
+
+MANY: Final = 8
+"""Findings of the same kind; more of them share a line, so that sixty languages do not fill the screen twice."""
 
 
 @dataclass(frozen=True)
@@ -117,10 +120,21 @@ def _helps(facts: Facts) -> Iterator[Finding]:
 
 
 def _helpers(facts: Facts) -> Iterator[Finding]:
+    """A line for each language; of many, one for each arm that helps some of them most."""
+    by_arm: dict[str, list[Helper]] = {}
     for each in facts.helpers:
-        text = f"Of the text of other languages, {each.arm} helps {each.language} most"
-        number = f"{each.mean:+.2f} ± {each.error:.2f} in the map of who helps whom"
-        yield Finding("helper", (each.arm,), "likely", f"{text} ({number}).")
+        by_arm.setdefault(each.arm if len(facts.helpers) > MANY else each.language, []).append(each)
+    for helped in by_arm.values():
+        languages = ", ".join(each.language for each in helped)
+        text = f"Of the text of other languages, {helped[0].arm} helps {languages} most"
+        low, high = min(helped, key=_mean), max(helped, key=_mean)
+        up_to = f" to {high.mean:+.2f} ± {high.error:.2f}" if low != high else ""
+        number = f"{low.mean:+.2f} ± {low.error:.2f}{up_to}"
+        yield Finding("helper", (helped[0].arm,), "likely", f"{text} ({number} in the map of who helps whom).")
+
+
+def _mean(helper: Helper) -> float:
+    return helper.mean
 
 
 def _hurts(facts: Facts) -> Iterator[Finding]:
@@ -128,10 +142,17 @@ def _hurts(facts: Facts) -> Iterator[Finding]:
 
 
 def _no_effect(facts: Facts) -> Iterator[Finding]:
-    for each in facts.arms:
-        if each.effect is not None and each.effect.sure == "unclear":
-            text = f"{each.arm}: neither help nor harm can be seen ({_number(each)})."
-            yield Finding("no-effect", (each.arm,), "unclear", text)
+    unclear = [each for each in facts.arms if each.effect is not None and each.effect.sure == "unclear"]
+    if len(unclear) > MANY:
+        names = tuple(each.arm for each in unclear)
+        counts = [each.effect.updates for each in unclear if each.effect is not None]
+        measured = f"{min(counts):,} to {max(counts):,} measurements of each"
+        text = f"{', '.join(names)}: neither help nor harm can be seen ({measured})."
+        yield Finding("no-effect", names, "unclear", text)
+        return
+    for each in unclear:
+        text = f"{each.arm}: neither help nor harm can be seen ({_number(each)})."
+        yield Finding("no-effect", (each.arm,), "unclear", text)
 
 
 def _turned(facts: Facts) -> Iterator[Finding]:

@@ -43,6 +43,12 @@ GATE_COST = 0.005
 GATE_TOKENS = (60, 2_000)
 """The fewest and the most tokens of an arm in a reading, then."""
 
+MANY_ARMS = 25
+"""With more of them no floor is above half of the uniform share; with so many, that share is the default floor."""
+
+MOST_KEPT = 0.95
+"""Of all shares: floors and what languages of the goal keep may sum to more than one when nothing else helps them."""
+
 
 class AlignConfig(TeacherConfig):
     """Shares by how far an arm's gradients lead towards the goal's dev loss (Rota's own)."""
@@ -81,7 +87,9 @@ class AlignConfig(TeacherConfig):
     pull_back: float = Field(1.0, gt=0, le=1, description="share of the tilt that is forgotten at an observation")
     limit: float = Field(2.0, gt=0, description="the largest tilt, up and down")
     prior: float | None = Field(2.0, gt=0, description="temperature of the prior shares; null: uniform")
-    floor: float = Field(0.02, ge=0, lt=1, description="the smallest share of an arm")
+    floor: float = Field(
+        0.02, ge=0, lt=1, description="the smallest share of an arm; of more than 25, at most half of the uniform share"
+    )
     epochs: float | None = Field(
         8.0, gt=0, description="how often the student may see a text in the whole run, about; null: no limit"
     )
@@ -129,6 +137,8 @@ class Align:
 
     def __init__(self, config: AlignConfig, classroom: Classroom, rng: np.random.Generator) -> None:
         self.config, self.arms = config, classroom.arms
+        # The default of 0.02 would leave nothing to decide among 50 arms.
+        self.floor = min(config.floor, 0.5 / len(self.arms)) if len(self.arms) > MANY_ARMS else config.floor
         self.start = classroom.lr_warmup if config.start is None else config.start.steps(classroom.steps)
         self.measure = config.alignment(classroom)
         self.tilt = Tilt(config, classroom)
@@ -187,8 +197,9 @@ class Align:
     def _shares(self) -> FloatArray:
         tilted = self.prior * np.exp(self.tilt.values) * self._openness()
         kept = self._kept()
+        kept *= min(1.0, MOST_KEPT / max(kept.sum(), MOST_KEPT))
         shares: FloatArray = (1 - kept.sum()) * tilted / tilted.sum() + kept
-        most = np.where(self._openness() > 0, np.maximum(self.supply.most, self.config.floor), 0.0)
+        most = np.where(self._openness() > 0, np.maximum(self.supply.most, self.floor), 0.0)
         return capped(shares, most)
 
     def _hear(self, served: Mapping[Arm, float]) -> None:
@@ -203,7 +214,7 @@ class Align:
         whole = {name: part * self.goal[name] for name, part in self.protected().items()}
         languages = [self.language_of[arm] for arm in self.arms]
         parts = [whole.get(language, 0.0) / max(1, opened[language]) for language in languages]
-        kept: FloatArray = np.maximum(self.config.floor, parts) * openness
+        kept: FloatArray = np.maximum(self.floor, parts) * openness
         return kept
 
     def protected(self) -> dict[Arm, float]:

@@ -23,6 +23,9 @@ from rota.teachers.rewards import measured
 from rota.teachers.scripted.unimax import unimax
 from rota.types import Arm, Decision, Observation, State
 
+MANY_ARMS = 50
+"""With more of them no floor is above half of the uniform share; with so many, that share is the default floor."""
+
 UPKEEP = 0.1
 """Of the run, in which an arm in maintenance passes once through its text."""
 
@@ -46,13 +49,19 @@ class CapsConfig(TeacherConfig):
     finish: DurationField = Field(Duration("15%"), description="the last steps, with the shares of the beginning")
     tokens: Count = Field(1_000, ge=1, description="dev and training tokens of each arm in a look")
     weights: Weights = Field("average", description="of which the losses are: averaged, or the raw ones")
-    floor: float = Field(0.01, ge=0, lt=1, description="the smallest share of an arm")
+    floor: float = Field(
+        0.01, ge=0, lt=1, description="the smallest share of an arm; of more than 50, at most half of the uniform share"
+    )
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Caps:
-        if self.floor * len(classroom.arms) >= 1:
+        if self.least(len(classroom.arms)) * len(classroom.arms) >= 1:
             remedy = f"write less than {1 / len(classroom.arms):.3f}"
             raise ValueError(f"teacher.floor is {self.floor} for each of {len(classroom.arms)} arms; {remedy}")
         return Caps(self, classroom, rng)
+
+    def least(self, arms: int) -> float:
+        """The share that each of so many arms keeps: the default of 0.01 would leave nothing to decide among 100."""
+        return min(self.floor, 0.5 / arms) if arms > MANY_ARMS else self.floor
 
     def check(self, steps: int) -> None:
         super().check(steps)
@@ -143,12 +152,12 @@ class Caps:
         given = unimax({arm: self.tokens[arm] for arm in learning}, left * self.budget, self.config.epochs)
         weighted = {arm: tokens * factors[arm] for arm, tokens in given.items()}
         taken = {arm: left * value / sum(weighted.values()) for arm, value in weighted.items()}
-        floor = self.config.floor
+        floor = self.config.least(len(self.arms))
         return {arm: (1 - floor * len(self.arms)) * {**kept, **taken}[arm] + floor for arm in self.arms}
 
     def _upkeep(self, arm: Arm) -> float:
         """The share of an arm in maintenance: a pass in every tenth of the run, but no more than it had at first."""
-        return min(self.prior[arm], max(self.config.floor, self.tokens[arm] / (UPKEEP * self.budget)))
+        return min(self.prior[arm], max(self.config.least(len(self.arms)), self.tokens[arm] / (UPKEEP * self.budget)))
 
     def ask(self, step: int) -> Decision:
         told = (step // self._observed_every + 1) * self._observed_every

@@ -8,7 +8,7 @@ language unless a source brings its own.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from hashlib import blake2b
@@ -192,15 +192,45 @@ def taken_texts(text: ParallelText, takers: Mapping[Arm, SourceConfig]) -> tuple
     return replace(text, read=part(len(shares))), parts
 
 
+def held_out_texts(
+    text: ParallelText, splits: Sequence[Split], most: int
+) -> tuple[ParallelText, dict[Split, ParallelText]]:
+    """What is left of a training text, and the dev or test sets taken from it: ``most`` sentences, at most a tenth.
+
+    A hash of the target sentence decides: texts of the same sentences in several languages hold out the same ones, and
+    no held-out sentence is left in training.
+    """
+
+    @cache
+    def bounds() -> list[float]:
+        """The hashes at which a set begins, and the end of the last one."""
+        count, lowest = 0, set[float]()
+        for _, target in text.read():
+            count += 1
+            if target:
+                lowest.add(_fraction((target,)))
+            if len(lowest) > 4 * most * len(splits):
+                lowest = set(sorted(lowest)[: most * len(splits)])
+        each = max(1, min(most, count // 10))
+        ranked = [*sorted(lowest), 1.0]
+        return [0.0, *(ranked[min(each * number, len(ranked) - 1)] for number in range(1, len(splits) + 1))]
+
+    def part(number: int) -> Callable[[], Iterator[Pair]]:
+        return lambda: (pair for pair in text.read() if bisect_right(bounds(), _fraction(pair[1:])) == number)
+
+    sets = {split: replace(text, read=part(number)) for number, split in enumerate(splits, start=1)}
+    return replace(text, read=part(len(splits) + 1)), sets
+
+
 def duplicated_text(text: ParallelText, share: float, taken: float) -> ParallelText:
     """A share of the pairs that a language's arm has, after sources took the part ``taken`` of its text."""
     begin = 1 - share * (1 - taken)  # those that are left have the fractions from ``taken`` to 1
     return replace(text, read=lambda: (pair for pair in text.read() if _fraction(pair) >= begin))
 
 
-def _fraction(pair: Pair) -> float:
+def _fraction(sides: Sequence[str]) -> float:
     """Of the pair as a number from 0 to 1: the same for equal pairs, so that no pair is in two arms."""
-    hashed = blake2b("\t".join(pair).encode(), digest_size=_DIGEST).digest()
+    hashed = blake2b("\t".join(sides).encode(), digest_size=_DIGEST).digest()
     return int.from_bytes(hashed, "little") / float(2 ** (8 * _DIGEST))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import gzip
+import logging
 import math
 import re
 import zlib
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
 from rota.types import Arm
+
+logger = logging.getLogger(__name__)
 
 Split = Literal["train", "dev", "test"]
 Pair = tuple[str, str]
@@ -37,6 +40,10 @@ SURELY_SMALL: Final = 8_000_000
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _FIELD = re.compile(r"\{(.*?)\}")  # of a pattern
+
+
+class MissingTextError(ValueError):
+    """A language has no text where the config says."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +150,28 @@ def read_tsv(path: Path) -> Iterator[Pair]:
         yield tidy(columns[0]), tidy(columns[1])
 
 
+def warn_of_headers(files: Iterable[Path]) -> None:
+    """Says so if several tables begin with the same line: it would be trained on, and scored, as a sentence pair."""
+    beginning: dict[str, list[Path]] = {}
+    for path in files:
+        try:
+            line = next(read_lines(path), "")
+        except ValueError:  # cleaning will say it, with the line
+            continue
+        if "\t" in line:
+            beginning.setdefault(line.strip("\r"), []).append(path)
+    for line, paths in beginning.items():
+        if len(paths) > 1:
+            others = "another file" if len(paths) == 2 else f"{len(paths) - 1} other files"
+            logger.warning(
+                "%s and %s begin with the same line, %r; if it is a header, remove it (for example: sed -i 1d FILE): "
+                "it is read as a pair of sentences",
+                paths[0],
+                others,
+                line[:60],
+            )
+
+
 def text_of_files(patterns: Patterns, language: str, target: str) -> ParallelText:
     """The text that a pattern names for a language, or several patterns one after the other; the files must exist."""
     files = files_of(patterns, language, target)
@@ -153,13 +182,18 @@ def text_of_files(patterns: Patterns, language: str, target: str) -> ParallelTex
 
 def files_of(patterns: Patterns, language: str, target: str) -> tuple[Path, ...]:
     """The files that patterns name for a language; they must exist."""
-    files = tuple(chain.from_iterable(_expand(pattern, language, target) for pattern in listed(patterns)))
+    files = named_files(patterns, language, target)
     if not files:
         raise ValueError(f"no pattern for language {language!r}; name at least one file")
     for path in files:
         if not path.is_file():
-            raise ValueError(f"no file {path} (for language {language!r}); check the pattern in the config")
+            raise MissingTextError(f"no file {path} (for language {language!r}); check the pattern in the config")
     return files
+
+
+def named_files(patterns: Patterns, language: str, target: str) -> tuple[Path, ...]:
+    """The same, whether they exist or not."""
+    return tuple(chain.from_iterable(_expand(pattern, language, target) for pattern in listed(patterns)))
 
 
 def listed(patterns: Patterns) -> tuple[str, ...]:
@@ -186,7 +220,13 @@ def _expand(pattern: str, language: str, target: str) -> tuple[Path, ...]:
 def _filled(pattern: str, language: str, target: str, first: str, second: str) -> tuple[Path, ...]:
     sides = (language, target) if "side" in fields_of(pattern) else ("",)
     fixed = pattern.replace("{language}", language).replace("{source}", first).replace("{target}", second)
-    return tuple(Path(fixed.replace("{side}", side)).expanduser() for side in sides)
+    return tuple(_zipped_or_not(Path(fixed.replace("{side}", side)).expanduser()) for side in sides)
+
+
+def _zipped_or_not(path: Path) -> Path:
+    """The file as it is named or, if there is none, the same with .gz."""
+    zipped = path.with_name(f"{path.name}.gz")
+    return zipped if zipped.is_file() and not path.exists() else path
 
 
 def _read_group(files: tuple[Path, ...]) -> Iterator[Pair]:

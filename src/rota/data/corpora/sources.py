@@ -35,6 +35,7 @@ from rota.data.corpora.directions import (
     resolved,
     through_pivot,
 )
+from rota.data.corpora.language_files import own_files, patterns_of
 from rota.data.corpora.parallel import (
     NAME,
     SPLITS,
@@ -49,7 +50,7 @@ from rota.data.corpora.parallel import (
 )
 from rota.data.corpora.synthetic.corpus import synthetic_corpus
 from rota.data.corpora.synthetic.families import SyntheticConfig
-from rota.settings import Settings
+from rota.settings import Count, Settings
 from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm, Route
 
 LOW_RESOURCE_SHARE: Final = 0.2
@@ -71,6 +72,7 @@ class CorpusConfig(Settings):
     train: Patterns | dict[str, Patterns] | None = None
     dev: Patterns | dict[str, Patterns] | None = None
     test: Patterns | dict[str, Patterns] | None = None
+    hold_out: Count | None = Field(None, ge=1)  # sentences for each missing dev and test set, from the training text
     sources: dict[str, SourceConfig] = Field(default_factory=dict)  # training texts beside train, or in its place
     directions: tuple[str, ...] | Literal["both-ways"] | None = None  # None: every language into the target
     only_measured: tuple[str, ...] = ()  # languages with dev and test sets that are not trained on
@@ -90,6 +92,7 @@ class CorpusConfig(Settings):
         used = {
             "mirror": self.mirror,
             "release": self.corpus == "debian",
+            "hold_out": self.hold_out,
             "sources": self.sources,
             "directions": self.directions,
             "only_measured": self.only_measured,
@@ -124,9 +127,14 @@ class CorpusConfig(Settings):
             _check_languages(languages, self.target)
         given = [split for split in SPLITS if getattr(self, split) is not None]
         missing = [split for split in SPLITS if split not in given and split not in self._brought]
+        if self.hold_out and "train" not in missing:
+            missing = []
         if self.corpus == "files" and missing:
             pattern = f"a pattern such as text/{missing[0]}.{{language}}.tsv"
-            raise ValueError(f"no {missing[0]} text; give {missing[0]!r} {pattern}")
+            instead = "" if missing[0] == "train" else ", or write hold_out: 200 to take it from the training text"
+            raise ValueError(f"no {missing[0]} text; give {missing[0]!r} {pattern}{instead}")
+        if self.corpus != "files" and self.hold_out:
+            raise ValueError(f"'hold_out' is for corpus: files; {self.corpus!r} has dev and test sets")
         if self.corpus != "files" and given:
             raise ValueError(f"{given[0]!r} is for corpus: files; remove it, or the line corpus: {self.corpus}")
         if self.corpus != "ted8" and self.path is not None:
@@ -284,7 +292,7 @@ def _in_directions(config: CorpusConfig, cache: Path) -> Corpus:
     corpus = open_corpus(plain, cache) if plain.languages else {}
 
     def direct(split: Split, pair: Direction) -> ParallelText | None:
-        return text_of_files(_patterns(config, split, pair[0]), *pair) if config.names_pairs else None
+        return text_of_files(patterns_of(config, split, pair[0]), *pair) if config.names_pairs else None
 
     return directed(corpus, plain.routes(corpus), config.pairs, config.target, direct)
 
@@ -292,7 +300,7 @@ def _in_directions(config: CorpusConfig, cache: Path) -> Corpus:
 def _open_own(config: CorpusConfig, cache: Path) -> Corpus:
     """The text of the languages themselves, without sources."""
     if config.corpus == "files":
-        return {language: _files(config, language) for language in _file_languages(config)}
+        return own_files(config)
     if config.corpus == "ted8":
         return ted.ted_corpus(config.languages or ted.LANGUAGES, cache, config.path, target=config.target)
     if config.target != "en":
@@ -383,38 +391,3 @@ def _chosen(config: CorpusConfig, known: tuple[Arm, ...], corpus: Callable[[], C
         check_known(language, known)
     opened = corpus()
     return {language: opened[language] for language in config.languages or known}
-
-
-def _file_languages(config: CorpusConfig) -> tuple[Arm, ...]:
-    if config.languages:
-        return config.languages
-    if isinstance(config.train, dict) and not config.sources:
-        return tuple(config.train)
-    if config.sources:
-        return config.known_languages
-    raise ValueError("no languages; list them, for example languages: [az, tr]")
-
-
-def _files(config: CorpusConfig, language: Arm) -> dict[Split, ParallelText]:
-    """All splits; of a language that sources bring text of, those that patterns name."""
-    optional = any(source.language == language for source in config.sources.values())
-    return {
-        split: text_of_files(_patterns(config, split, language), language, config.target)
-        for split in SPLITS
-        if not (optional and _has_no_pattern(config, split, language))
-        if not (split == "train" and language in config.only_measured)
-    }
-
-
-def _has_no_pattern(config: CorpusConfig, split: Split, language: Arm) -> bool:
-    patterns = getattr(config, split)
-    return patterns is None or (isinstance(patterns, dict) and language not in patterns)
-
-
-def _patterns(config: CorpusConfig, split: Split, language: Arm) -> Patterns:
-    patterns = {"train": config.train, "dev": config.dev, "test": config.test}[split]
-    if isinstance(patterns, dict):
-        if language not in patterns:
-            raise ValueError(f"no {split} text for language {language!r}; add it under {split!r}, which is a mapping")
-        return patterns[language]
-    return patterns or ()

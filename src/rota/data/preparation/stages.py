@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from rota.data.corpora.download import alone_in
-from rota.data.corpora.parallel import SPLITS, Corpus, ParallelText, Split, having, read_lines
+from rota.data.corpora.parallel import SPLITS, Corpus, ParallelText, Split, having, read_lines, warn_of_headers
 from rota.data.corpora.sources import CorpusConfig, low_resource, open_corpus
 from rota.data.preparation.cleaning import KEPT, TOO_LONG, CleaningConfig
 from rota.data.preparation.digests import pack, unpack
@@ -121,6 +121,7 @@ def _prepare(recipe: Recipe, folder: Path, cache: Path, processes: int | None, p
             corpus = open_corpus(recipe.corpus, cache)
             if recipe.mess is not None:
                 recipe.mess.check(recipe.routes(having(corpus, "train")))
+            warn_of_headers(_files(corpus))
             work = Preparation(recipe, corpus, partial, cache=cache, processes=processes, progress=progress)
             _move(work.run(), folder)
     except (KeyboardInterrupt, SystemExit):

@@ -117,6 +117,10 @@ STYLE: Any = {
 }
 
 
+MANY_LABELS = 16
+"""Entries of a legend for which the figures leave room as they are."""
+
+
 @dataclass(frozen=True)
 class Picture:
     """A figure of a report. ``alt`` says what a reader would see; ``caption`` how to read it."""
@@ -172,9 +176,22 @@ def page_svg(svg: str, name: str) -> str:
     return re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", svg)
 
 
+def room_for_legend(figure: Figure, labels: Sequence[str], columns: int) -> int:
+    """The columns of a legend that has very many entries; the figure grows by what it would take from the axes."""
+    if len(labels) <= MANY_LABELS:
+        return columns
+    width, height = figure.get_size_inches()
+    letters = max(map(len, labels))
+    columns = max(1, min(columns, int(width / (0.4 + 0.07 * letters))))  # inches: handle and space, and a letter
+    rows = -(-len(labels) // columns)
+    figure.set_size_inches(width, height + 0.19 * max(0, rows - MANY_LABELS // columns))
+    return columns
+
+
 def legend_below(figure: Figure, axes: Axes, columns: int = 2) -> None:
     """The legend under all axes: on a narrow screen there is no room beside them."""
     handles, labels = axes.get_legend_handles_labels()
+    columns = room_for_legend(figure, labels, columns)
     figure.legend(handles, labels, loc="outside lower left", ncols=columns, handlelength=2.6)
 
 
@@ -182,6 +199,7 @@ def language_legend(figure: Figure, axes: Axes, columns: int = 8) -> None:
     """The legend of areas in the colours of languages: the paper's eight in a line, or in two if they say more."""
     handles, labels = axes.get_legend_handles_labels()
     sizes = {"handlelength": 1.0, "handletextpad": 0.4, "columnspacing": 1.1}
+    columns = room_for_legend(figure, labels, columns)
     figure.legend(handles, labels, loc="outside lower left", ncols=columns, **sizes)
 
 

@@ -160,16 +160,18 @@ def read_facts(run: StudyRun) -> Facts:
 
 
 def _helpers(run: StudyRun) -> Iterator[Helper]:
+    """The best is the best of many, so its p value is multiplied by the number of arms that it was chosen from."""
     for found in help_maps(run.observations, list(run.arms), 1, run.language_of):
         for column, language in enumerate(found.languages):
-            others = [
-                (float(found.means[row, column]), row)
-                for row, own in enumerate(found.own)
-                if own != language and found.sure[row, column] and found.means[row, column] > 0
-            ]
-            if others and language in run.goal:
-                mean, row = max(others)
-                yield Helper(language, found.arms[row], mean, float(found.errors[row, column]))
+            others = [row for row, own in enumerate(found.own) if own != language and found.updates[row] >= 2]
+            if not others or language not in run.goal:
+                continue
+            means = found.means[:, column]
+            best = max(others, key=means.__getitem__)
+            mean, error = float(means[best]), float(found.errors[best, column])
+            p = 1 - student_t_within(abs(mean) / error, round(found.updates[best]) - 1) if error else 1.0
+            if mean > 0 and p * len(others) < ALPHA:
+                yield Helper(language, found.arms[best], mean, error)
 
 
 def _arm_facts(run: StudyRun, arm: Arm, effect: Effect | None) -> ArmFacts:

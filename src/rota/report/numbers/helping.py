@@ -34,6 +34,7 @@ class HelpMap:
     own: tuple[Arm, ...]  # (A,): the language of each arm
     means: FloatArray  # (A, L)
     errors: FloatArray  # (A, L): standard errors of the means
+    updates: FloatArray  # (A,): how many were measured
 
     @property
     def sure(self) -> Any:
@@ -85,9 +86,8 @@ def _map(entries: Sequence[Entry], arms: tuple[Arm, ...], languages: tuple[Arm, 
     means_AL = sums_ALN[..., 0] / counts_A1
     variances_AL = np.maximum(sums_ALN[..., 1] / counts_A1 - means_AL**2, 0.0) * counts_A1 / (counts_A1 - 1)
     errors_AL = np.sqrt(variances_AL / counts_A1)
-    return HelpMap(
-        entries[0]["step"], entries[-1]["step"], arms, languages, own, means_AL / scale_L, errors_AL / scale_L
-    )
+    steps = entries[0]["step"], entries[-1]["step"]
+    return HelpMap(*steps, arms, languages, own, means_AL / scale_L, errors_AL / scale_L, counts_A)
 
 
 def _pairs(by_language: Mapping[Arm, Sequence[float]], languages: Sequence[Arm]) -> FloatArray:

@@ -1,0 +1,112 @@
+"""The files of a corpus by language: what patterns name, and dev and test sets held out of the training text."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from rota.data.corpora.arms import held_out_texts
+from rota.data.corpora.parallel import (
+    SPLITS,
+    MissingTextError,
+    ParallelText,
+    Patterns,
+    Split,
+    named_files,
+    text_of_files,
+)
+from rota.types import Arm
+
+if TYPE_CHECKING:
+    from rota.data.corpora.sources import CorpusConfig
+
+logger = logging.getLogger(__name__)
+
+_HOLD_OUT: Final = "or write data.hold_out: 200, which takes dev and test sets from the training text"
+
+
+def own_files(config: CorpusConfig) -> dict[Arm, dict[Split, ParallelText]]:
+    """The text of every language; one message for all that have none, so that many are not found one by one."""
+    found, missing = {}, []
+    lacking = _lacking(config)
+    for language in _file_languages(config):
+        try:
+            found[language] = _files(config, language, lacking.get(language, ()))
+        except MissingTextError as error:
+            missing.append((language, error))
+    if missing:
+        first, reason = missing[0]
+        others = [language for language, _ in missing[1:]]
+        also = f" (files of other languages are missing too: {_shown(others)})" if others else ""
+        remedy = "" if config.hold_out or _has_no_file(config, "train", first) else f"; {_HOLD_OUT}"
+        raise ValueError(f"{reason}{also}{remedy}")
+    if lacking:
+        logger.info("dev or test sentences held out of the training text of %s", _shown(list(lacking)))
+    return found
+
+
+def _shown(languages: list[Arm]) -> str:
+    return ", ".join(languages[:20]) + (f" ... ({len(languages)} in all)" if len(languages) > 20 else "")
+
+
+def _file_languages(config: CorpusConfig) -> tuple[Arm, ...]:
+    if config.languages:
+        return config.languages
+    if isinstance(config.train, dict) and not config.sources:
+        return tuple(config.train)
+    if config.sources:
+        return config.known_languages
+    raise ValueError("no languages; list them, for example languages: [az, tr]")
+
+
+def _lacking(config: CorpusConfig) -> dict[Arm, tuple[Split, ...]]:
+    """With ``hold_out``: the dev and test sets that languages have no files for.
+
+    A pattern that finds the files of no language at all is a mistake in the pattern, and is left to be reported.
+    """
+    if not config.hold_out:
+        return {}
+    trained = [language for language in _file_languages(config) if language not in config.only_measured]
+    lacking: dict[Arm, tuple[Split, ...]] = {}
+    for split in ("dev", "test"):
+        without = [language for language in trained if _has_no_file(config, split, language)]
+        if getattr(config, split) is None or len(without) < len(trained):
+            lacking |= {language: (*lacking.get(language, ()), split) for language in without}
+    return lacking
+
+
+def _files(config: CorpusConfig, language: Arm, lacking: tuple[Split, ...]) -> dict[Split, ParallelText]:
+    """All splits; of a language that sources bring text of, those that patterns name."""
+    optional = any(source.language == language for source in config.sources.values())
+    texts = {
+        split: text_of_files(patterns_of(config, split, language), language, config.target)
+        for split in SPLITS
+        if split not in lacking
+        if not (optional and _has_no_pattern(config, split, language))
+        if not (split == "train" and language in config.only_measured)
+    }
+    if lacking and config.hold_out and "train" in texts:
+        texts["train"], held_out = held_out_texts(texts["train"], lacking, config.hold_out)
+        texts |= held_out
+    return texts
+
+
+def _has_no_file(config: CorpusConfig, split: Split, language: Arm) -> bool:
+    return _has_no_pattern(config, split, language) or not any(
+        path.is_file() for path in named_files(patterns_of(config, split, language), language, config.target)
+    )
+
+
+def _has_no_pattern(config: CorpusConfig, split: Split, language: Arm) -> bool:
+    patterns = getattr(config, split)
+    return patterns is None or (isinstance(patterns, dict) and language not in patterns)
+
+
+def patterns_of(config: CorpusConfig, split: Split, language: Arm) -> Patterns:
+    patterns = {"train": config.train, "dev": config.dev, "test": config.test}[split]
+    if isinstance(patterns, dict):
+        if language not in patterns:
+            remedy = f"add it under {split!r}, which is a mapping"
+            raise MissingTextError(f"no {split} text for language {language!r}; {remedy}")
+        return patterns[language]
+    return patterns or ()
