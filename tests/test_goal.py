@@ -41,6 +41,8 @@ def config(tmp_path, **more):
         ("high-resource", {"tr": 1.0}),
         ("be", {"be": 1.0}),
         ({"tr": 1, "az": 3}, {"az": 0.75, "tr": 0.25}),
+        (["tr", "az"], {"az": 0.5, "tr": 0.5}),
+        (("be",), {"be": 1.0}),
     ],
 )
 def test_a_goal_becomes_weights_that_sum_to_one(setting, weights):
@@ -59,6 +61,15 @@ def test_weights_must_be_above_zero(tmp_path):
         config(tmp_path, goal={"lala": 0})
     with pytest.raises(ConfigError, match="no language has a weight; write for example goal"):
         config(tmp_path, goal={})
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [({"az": 0}, "the weight of 'az' is 0; weights"), ({"az": -1, "tr": 2}, "of 'az' is -1"), ([], "no language has")],
+)
+def test_so_must_those_that_are_given_from_python(setting, why):
+    with pytest.raises(ValueError, match=why):
+        resolve(setting, LANGUAGES)
 
 
 def test_an_unknown_language_is_refused_before_anything_is_prepared(tmp_path):
