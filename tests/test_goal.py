@@ -81,6 +81,27 @@ def test_an_unknown_language_is_refused_before_anything_is_prepared(tmp_path):
     check_goal(config(tmp_path, goal="low-resource"))
 
 
+@pytest.mark.parametrize("goal", ["gl", "gl-en", "en", ["gl-en", "en-gl"], {"pt-gl": 2, "gl-en.ted": 1}])
+def test_a_goal_may_name_directions_and_sources_with_dev_sets_of_their_own(goal):
+    check_goal(several(goal))
+
+
+def test_a_direction_that_is_not_there_is_refused_with_those_that_are():
+    with pytest.raises(ValueError, match="unknown language 'en-pt' in the goal; did you mean 'en-gl'"):
+        check_goal(several("en-pt"))
+    with pytest.raises(ValueError, match="unknown language 'gl-en.web' in the goal"):
+        check_goal(several("gl-en.web"))  # is trained on, and measured by the dev set of gl-en
+
+
+def several(goal):
+    """A config with four directions and two sources, of which one has dev and test text."""
+    files = {split: f"{split}.{{side}}" for split in ("train", "dev", "test")}
+    sources = {"ted": {"language": "gl", **files}, "web": {"language": "gl", "train": "web.tsv"}}
+    directions = ["gl-en", "en-gl", "pt-en", "pt-gl"]
+    data = {"languages": ["gl", "pt"], **files, "directions": directions, "sources": sources}
+    return parse_config({"goal": goal, "data": data})
+
+
 def test_a_list_of_languages_counts_them_alike(tmp_path):
     assert config(tmp_path, goal=["lala", "lato"]).goal == {"lala": 1.0, "lato": 1.0}
     with pytest.raises(ConfigError, match="no language has a weight"):
