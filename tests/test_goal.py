@@ -11,11 +11,13 @@ from rota.data.division import teacher_part
 from rota.evaluation.metrics import averages
 from rota.evaluation.selection import dev_losses
 from rota.goal import ALL, goal_mean, is_alike, resolve
-from rota.measures import JointLoss
+from rota.measures import JointGain, JointLoss
 from rota.runs import Run
 from rota.settings import ConfigError
 from rota.teachers import Classroom
 from rota.training.devsets import DevSets
+from rota.training.gauges.losses import JointGainGauge
+from rota.types import Decision, SentenceLosses
 
 LANGUAGES = ("az", "be", "tr")
 DATA = {
@@ -166,6 +168,30 @@ def test_the_weighted_loss_of_the_joint_batch_is_the_goals_mean_even_of_a_dev_se
         losses[first:].sum() / batch.target_lengths[first:].sum(),
     ]
     assert losses @ batch.weights / batch.tokens == pytest.approx(0.9 * by_language[0] + 0.1 * by_language[1])
+
+
+def test_the_gain_that_rewards_the_variant_rota_is_that_of_the_goal(store):
+    class Halving:
+        """Losses of 4 nats a token for lato and 2 for kela; the next time, half of that."""
+
+        calls = 0
+
+        def losses(self, batches, weights):
+            assert weights == "raw"
+            self.calls += 1
+            nats = {"lato": 4.0, "kela": 2.0}
+            of = [nats[language] for batch in batches for language in batch.tokens_by_language]
+            found = [
+                np.full(batch.sentences, loss) * batch.target_lengths for batch, loss in zip(batches, of, strict=True)
+            ]
+            return SentenceLosses(
+                np.concatenate(found) / self.calls, np.concatenate([b.target_lengths for b in batches])
+            )
+
+    gauge = JointGainGauge(JointGain(tokens=200, weights="raw"), Halving(), sets(store, {"lato": 0.75, "kela": 0.25}))
+    gauge.begin(Decision("lala", "told"))
+    # 0.75 * 4 + 0.25 * 2 is 3.5 before, and half of that after
+    assert gauge.read(None) == pytest.approx(1.75)
 
 
 def test_without_a_goal_the_joint_batch_has_no_weights(store):
