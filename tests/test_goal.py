@@ -11,11 +11,13 @@ from rota.data.division import teacher_part
 from rota.evaluation.metrics import averages
 from rota.evaluation.selection import dev_losses
 from rota.goal import ALL, goal_mean, is_alike, resolve
-from rota.measures import JointLoss
+from rota.measures import JointGain, JointLoss
 from rota.runs import Run
 from rota.settings import ConfigError
 from rota.teachers import Classroom
 from rota.training.devsets import DevSets
+from rota.training.gauges.losses import JointGainGauge
+from rota.types import Decision, SentenceLosses
 
 LANGUAGES = ("az", "be", "tr")
 DATA = {
@@ -41,6 +43,8 @@ def config(tmp_path, **more):
         ("high-resource", {"tr": 1.0}),
         ("be", {"be": 1.0}),
         ({"tr": 1, "az": 3}, {"az": 0.75, "tr": 0.25}),
+        (["tr", "az"], {"az": 0.5, "tr": 0.5}),
+        (("be",), {"be": 1.0}),
     ],
 )
 def test_a_goal_becomes_weights_that_sum_to_one(setting, weights):
@@ -61,6 +65,15 @@ def test_weights_must_be_above_zero(tmp_path):
         config(tmp_path, goal={})
 
 
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [({"az": 0}, "the weight of 'az' is 0; weights"), ({"az": -1, "tr": 2}, "of 'az' is -1"), ([], "no language has")],
+)
+def test_so_must_those_that_are_given_from_python(setting, why):
+    with pytest.raises(ValueError, match=why):
+        resolve(setting, LANGUAGES)
+
+
 def test_an_unknown_language_is_refused_before_anything_is_prepared(tmp_path):
     with pytest.raises(ValueError, match="unknown language 'lale' in the goal; did you mean 'lala'"):
         check_goal(config(tmp_path, goal="lale"))
@@ -68,6 +81,27 @@ def test_an_unknown_language_is_refused_before_anything_is_prepared(tmp_path):
         api.prepare(config(tmp_path, goal="lale"))
     assert not (tmp_path / "data").exists()
     check_goal(config(tmp_path, goal="low-resource"))
+
+
+@pytest.mark.parametrize("goal", ["gl", "gl-en", "en", ["gl-en", "en-gl"], {"pt-gl": 2, "gl-en.ted": 1}])
+def test_a_goal_may_name_directions_and_sources_with_dev_sets_of_their_own(goal):
+    check_goal(several(goal))
+
+
+def test_a_direction_that_is_not_there_is_refused_with_those_that_are():
+    with pytest.raises(ValueError, match="unknown language 'en-pt' in the goal; did you mean 'en-gl'"):
+        check_goal(several("en-pt"))
+    with pytest.raises(ValueError, match="unknown language 'gl-en.web' in the goal"):
+        check_goal(several("gl-en.web"))  # is trained on, and measured by the dev set of gl-en
+
+
+def several(goal):
+    """A config with four directions and two sources, of which one has dev and test text."""
+    files = {split: f"{split}.{{side}}" for split in ("train", "dev", "test")}
+    sources = {"ted": {"language": "gl", **files}, "web": {"language": "gl", "train": "web.tsv"}}
+    directions = ["gl-en", "en-gl", "pt-en", "pt-gl"]
+    data = {"languages": ["gl", "pt"], **files, "directions": directions, "sources": sources}
+    return parse_config({"goal": goal, "data": data})
 
 
 def test_a_list_of_languages_counts_them_alike(tmp_path):
@@ -134,6 +168,30 @@ def test_the_weighted_loss_of_the_joint_batch_is_the_goals_mean_even_of_a_dev_se
         losses[first:].sum() / batch.target_lengths[first:].sum(),
     ]
     assert losses @ batch.weights / batch.tokens == pytest.approx(0.9 * by_language[0] + 0.1 * by_language[1])
+
+
+def test_the_gain_that_rewards_the_variant_rota_is_that_of_the_goal(store):
+    class Halving:
+        """Losses of 4 nats a token for lato and 2 for kela; the next time, half of that."""
+
+        calls = 0
+
+        def losses(self, batches, weights):
+            assert weights == "raw"
+            self.calls += 1
+            nats = {"lato": 4.0, "kela": 2.0}
+            of = [nats[language] for batch in batches for language in batch.tokens_by_language]
+            found = [
+                np.full(batch.sentences, loss) * batch.target_lengths for batch, loss in zip(batches, of, strict=True)
+            ]
+            return SentenceLosses(
+                np.concatenate(found) / self.calls, np.concatenate([b.target_lengths for b in batches])
+            )
+
+    gauge = JointGainGauge(JointGain(tokens=200, weights="raw"), Halving(), sets(store, {"lato": 0.75, "kela": 0.25}))
+    gauge.begin(Decision("lala", "told"))
+    # 0.75 * 4 + 0.25 * 2 is 3.5 before, and half of that after
+    assert gauge.read(None) == pytest.approx(1.75)
 
 
 def test_without_a_goal_the_joint_batch_has_no_weights(store):

@@ -380,10 +380,10 @@ def check_durations(config: RunConfig, *, begun: bool = False) -> None:
 
 
 def check_goal(config: RunConfig) -> None:
-    """A goal among languages that the config does not have; which of them are low-resource is known only later."""
-    languages = config.data.known_languages
-    if languages and config.goal not in GROUPS:
-        resolve(config.goal, languages)
+    """Refuses a goal that the dev sets of the config cannot have; which are low-resource is known only later."""
+    if config.data.known_languages and config.goal not in GROUPS:
+        sets = config.data.dev_sets
+        resolve(config.goal, list(sets), routes=sets)
 
 
 def check_sharing(config: RunConfig, run: Path, team: Team) -> None:

@@ -23,8 +23,12 @@ Goal = Mapping[Arm, float]
 """Weights by language, which sum to 1; a language that is missing does not count."""
 
 
+Setting = str | Mapping[str, float] | Sequence[str]
+"""As it is written: a group of languages, one language, several alike, or weights of any sum."""
+
+
 def _possible(goal: str | dict[str, float]) -> str | dict[str, float]:
-    if isinstance(goal, dict):
+    if isinstance(goal, Mapping):
         for language, weight in goal.items():
             if not (math.isfinite(weight) and weight > 0):
                 raise ValueError(f"the weight of {language!r} is {weight}; weights are numbers above 0")
@@ -35,7 +39,7 @@ def _possible(goal: str | dict[str, float]) -> str | dict[str, float]:
 
 def _alike(goal: Any) -> Any:
     """``[gl, be]`` is ``{gl: 1, be: 1}``."""
-    named = isinstance(goal, list) and all(isinstance(language, str) for language in goal)
+    named = isinstance(goal, list | tuple) and all(isinstance(language, str) for language in goal)
     return dict.fromkeys(goal, 1.0) if named else goal
 
 
@@ -44,17 +48,18 @@ GoalSetting = Annotated[str | dict[str, float], BeforeValidator(_alike), AfterVa
 
 
 def resolve(
-    setting: str | Mapping[str, float],
+    setting: Setting,
     languages: Sequence[Arm],
     low_resource: Collection[Arm] = (),
     routes: Mapping[Arm, Route] | None = None,
 ) -> Goal:
-    """The weights that a config asks for, in the order of ``languages``; unknown languages are refused.
+    """The weights asked for, in the order of ``languages``; refuses unknown languages and weights that are not above 0.
 
     Where dev sets have other names than languages, ``routes`` says what they translate. The weight of a language is
     then divided among its sets.
     """
-    wanted = _by_set(_wanted(setting, languages, low_resource), languages, routes or {})
+    checked = _possible(_alike(setting))
+    wanted = _by_set(_wanted(checked, languages, low_resource), languages, routes or {})
     for language in wanted:
         if language not in languages:
             close = difflib.get_close_matches(language, languages, n=1, cutoff=0.5)

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from doc_pages import DOCS, ROOT, blocks
 
-from rota.config import load_config
+from rota.api import prepare
+from rota.config import load_config, parse_config
 from rota.experiments.jobs import plan
 from rota.experiments.suite import load_suite
 
@@ -64,6 +65,19 @@ def write_text(folder):
             (folder / language / f"{name}.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
+def write_verses(folder):
+    """The same 60 lines in four languages; be has no translation of line 20, ru none of line 21."""
+    folder.mkdir()
+    rng = np.random.default_rng(2)
+    english = [f"{number} {' '.join(rng.choice(WORDS, size=6))}" for number in range(1, 61)]
+    missing = {"be": 20, "ru": 21}
+    for side in ("en", "be", "ru", "cs"):
+        lines = [line if side == "en" else " ".join(word[::-1] + side[0] for word in line.split()) for line in english]
+        if side in missing:
+            lines[missing[side] - 1] = ""
+        (folder / f"{side}.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
 def type_in(block, folder):
     """Run a block as a shell would that stops at the first failure; gives what it printed."""
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -109,10 +123,24 @@ def test_what_the_tutorial_installs_exists():
     assert (ROOT / re.findall(r"-c (\S+)", block)[0]).is_file()
 
 
+def test_translations_of_the_same_lines_are_held_out_together(tmp_path):
+    write_verses(tmp_path / "verses")
+    [block] = [content for kind, content in steps() if kind == "sh" and "verses/" in content]
+    type_in(block, tmp_path)
+    english = (tmp_path / "verses" / "dev.en.txt").read_text(encoding="utf-8").splitlines()
+    assert [int(line.split()[0]) for line in english] == [10, 20, 30, 40, 50, 60]
+    patterns = {split: str(tmp_path / f"verses/{split}.{{side}}.txt") for split in ("train", "dev", "test")}
+    assert "`train: verses/train.{side}.txt`" in TUTORIAL
+    data = {"languages": ["be", "ru", "cs"], **patterns, "subwords": {"size": 300}, "folder": str(tmp_path / "data")}
+    store = prepare(parse_config({"data": data}))
+    assert store.sizes == {"be": 48, "ru": 47, "cs": 48}, "nothing but the empty lines is dropped"
+
+
 @pytest.mark.slow
 def test_every_block_of_the_tutorial_works_after_those_before_it(tmp_path):
     pytest.importorskip("ctranslate2")
     write_text(tmp_path / "text")
+    write_verses(tmp_path / "verses")
     printed = {}
     for kind, block in steps():
         if kind == "yaml":

@@ -195,6 +195,7 @@ def test_a_sampler_shows_the_goal_and_the_low_resource_arms_to_its_teacher():
     assert made.classroom.goal == {"az": 0.75, "tr": 0.25}
     assert made.classroom.tokens == {"az": 40, "tr": 100}
     assert made.classroom.update_tokens == 18
+    assert sampler(goal=["tr"]).classroom.goal == {"tr": 1.0}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from made_runs import SIZES, everywhere, make_run, write_lines
 from rota.report.assemble import make_report
 from rota.report.ending import arm_totals, how_to_score, what_it_saw, what_next
 from rota.report.study import StudyRun
+from rota.report.tables.groups import arm_groups, group_table
 
 TOKENS = {"az": 500, "be": 300, "tr": 150, "ru": 50}
 EPOCHS = {"az": 5.0, "be": 3.0, "tr": 0.4, "ru": 0.1}
@@ -120,3 +121,51 @@ def test_with_many_languages_the_figure_is_grey(tmp_path, monkeypatch):
     run = run_with(tmp_path / "run", FALLING)
     made = make_report([run.folder], tmp_path / "report")
     assert "Grey: the 4 languages." in made.page.read_text(encoding="utf-8")
+
+
+SOURCES = {"web": {"language": "gl", "train": "web.tsv"}}
+BY_SOURCE = {"gl": ("gl", "en"), "web.1": ("gl", "en"), "web.2": ("gl", "en"), "pt": ("pt", "en")}
+BY_DIRECTION = {"gl-en": ("gl", "en"), "gl-en.web": ("gl", "en"), "en-gl": ("en", "gl"), "en-gl.web": ("en", "gl")}
+
+
+def run_with_arms(folder, arms, tokens, epochs):
+    """Each arm has 10 pairs and the dev set of its direction."""
+    folder.mkdir()
+    routes = {arm: {"source": ends[0], "target": ends[1], "dev": "-".join(ends)} for arm, ends in arms.items()}
+    sizes = {route["dev"]: 10 for route in routes.values()}
+    about = {"arms": dict.fromkeys(arms, 10), "sizes": sizes, "low_resource": [], "routes": routes}
+    (folder / "run.json").write_text(json.dumps({"config": {"data": {"sources": SOURCES}}, "data": about}))
+    losses = {route["dev"]: 2.0 for route in routes.values()}
+    counted = {"tokens": dict(zip(arms, tokens, strict=True)), "epochs": dict(zip(arms, epochs, strict=True))}
+    write_lines(folder / "validations.jsonl", [{"step": 5, "dev_loss": losses, **counted}])
+    return StudyRun(folder, "made")
+
+
+def lines_of(table):
+    return [" ".join(cell.text for cell in row) for row in table.rows]
+
+
+def test_arms_are_added_up_by_language_and_by_source(tmp_path):
+    # texts of 100, 50, 200 and 400 tokens: web has 250, which were gone through 300 / 250 times
+    run = run_with_arms(tmp_path / "run", BY_SOURCE, tokens=(100, 100, 200, 600), epochs=(1.0, 2.0, 1.0, 1.5))
+    assert lines_of(group_table(run)) == [
+        "language gl 3 30 75.0% 400 40.0% 1.1",
+        "language pt 1 10 25.0% 600 60.0% 1.5",
+        "source own text of gl 1 10 25.0% 100 10.0% 1.0",
+        "source web 2 20 50.0% 300 30.0% 1.2",
+        "source own text of pt 1 10 25.0% 600 60.0% 1.5",
+    ]
+
+
+def test_a_source_is_the_same_in_both_directions(tmp_path):
+    run = run_with_arms(tmp_path / "run", BY_DIRECTION, tokens=(10, 20, 30, 40), epochs=(1.0, 1.0, 1.0, 0.0))
+    assert {kind: list(groups.values()) for kind, groups in arm_groups(run).items()} == {
+        "language": [["gl-en", "gl-en.web", "en-gl", "en-gl.web"]],
+        "direction": [["gl-en", "gl-en.web"], ["en-gl", "en-gl.web"]],
+        "source": [["gl-en", "en-gl"], ["gl-en.web", "en-gl.web"]],
+    }
+    assert lines_of(group_table(run))[-1] == "source web 2 20 50.0% 60 60.0% \N{EN DASH}", "a text of unknown length"
+
+
+def test_languages_with_one_arm_each_are_not_grouped(tmp_path):
+    assert group_table(run_with(tmp_path / "run", FALLING)) is None

@@ -78,7 +78,8 @@ def test_a_single_arm_is_no_collapse():
 def test_an_arm_that_is_never_played_is_named_and_only_that():
     raised = drive(NoUpdates(ARMS, 100), ["az", "be", "tr"] * 40)
     assert {(alarm.kind, alarm.arm) for alarm in raised} == {("no-updates", "ru")}
-    assert "ru has had none of the last 100 updates" in raised[0].text
+    remedy = "if it matters, raise the teacher's epsilon or floor, or compare with uniform."
+    assert raised[0].text == f"ru has had none of the last 100 updates; {remedy}"
 
 
 def test_an_arm_that_was_played_in_the_window_is_not_named():

@@ -14,7 +14,7 @@ from torch import Tensor, distributed
 from torch.utils.data import ConcatDataset, IterableDataset, Subset
 
 from rota.files import read_json, write_json
-from rota.goal import ALL
+from rota.goal import ALL, Setting
 from rota.hf.report import write_report
 from rota.hf.sampler import LessonSampler
 from rota.hf.sources import POOL, SourceGainOfExamples
@@ -55,7 +55,7 @@ class Lessons:
         seed: int = 1,
         dev: Mapping[Arm, Any] | None = None,
         low_resource: Sequence[Arm] | None = None,
-        goal: str | Mapping[Arm, float] = ALL,
+        goal: Setting = ALL,
     ) -> None:
         for arm, dataset in datasets.items():
             if isinstance(dataset, IterableDataset) or not isinstance(dataset, Sized):

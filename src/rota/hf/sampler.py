@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import Sampler
 
-from rota.goal import ALL, resolve
+from rota.goal import ALL, Setting, resolve
 from rota.measures import Measure
 from rota.runs.earlier import mixture_named
 from rota.teachers import Classroom, TeacherConfig, build_teacher, teacher_from
@@ -52,7 +52,7 @@ class LessonSampler(Sampler[int]):
         steps: int,
         seed: int = 1,
         low_resource: Sequence[Arm] | None = None,
-        goal: str | Mapping[Arm, float] = ALL,
+        goal: Setting = ALL,
         tokens: Mapping[Arm, float] | None = None,
         lr_warmup: int = 0,
         measure: Measuring = _cannot_measure,

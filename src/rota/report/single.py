@@ -17,6 +17,7 @@ from rota.report.numbers.measures import BLEU, CHRF, COMET, GOAL, GROUPS, TEST_L
 from rota.report.page import Section
 from rota.report.sentences import plural
 from rota.report.study import Row, StudyRun
+from rota.report.tables.groups import group_table
 from rota.report.tables.table import Cell, Table
 
 COLOURED = 12
@@ -32,7 +33,9 @@ def saw_section(row: Row, run: StudyRun) -> Section:
     if run.finished and run.scores is None:
         sentences.append(f"Next: {how_to_score(run)}.")
     pictures = [*_present(language_losses(run)), evolution(row)]
-    return Section("summary", "What it saw", sentences, pictures=pictures, tables=[arm_table(run)])
+    groups = group_table(run)
+    tables = [arm_table(run), *([] if groups is None else [groups])]
+    return Section("summary", "What it saw", sentences, pictures=pictures, tables=tables)
 
 
 def _present(picture: Picture | None) -> list[Picture]:

@@ -222,12 +222,22 @@ class CorpusConfig(Settings):
 
     def routes(self, names: Iterable[Arm]) -> dict[Arm, Route]:
         """What each arm and each dev set of a corpus translates, and which dev set an arm is measured by."""
-        special = source_routes(self.sources, self.target)
-        if self.directions:
-            own = {name: Route(name, self.target, name) for name in self.all_languages}
-            directed = directed_routes({**own, **special}, self.pairs, self.target)
-            return {name: directed[name] for name in names}
-        return {name: special.get(name) or Route(name, self.target, name) for name in names}
+        routes = self._routes
+        return {
+            name: routes[name] if self.directions else routes.get(name, Route(name, self.target, name))
+            for name in names
+        }
+
+    @property
+    def dev_sets(self) -> dict[Arm, Route]:
+        """The dev sets, as far as the config knows the languages, and what they translate."""
+        return {name: route for name, route in self._routes.items() if route.dev == name}
+
+    @property
+    def _routes(self) -> dict[Arm, Route]:
+        own = {name: Route(name, self.target, name) for name in self.all_languages}
+        routes = {**own, **source_routes(self.sources, self.target)}
+        return directed_routes(routes, self.pairs, self.target) if self.directions else routes
 
     def undirected(self) -> CorpusConfig:
         """The same text as languages into the target, of those languages that the directions need it of."""

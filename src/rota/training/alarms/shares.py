@@ -104,7 +104,8 @@ class NoUpdates(_Window):
         self.arms_without = [arm for arm, count in tokens.items() if count == 0]
         for arm in self.arms_without:
             seen = f"{arm} has had none of the last {self.updates:,} updates"
-            yield Alarm(step, self.name, arm, f"{seen}; if it matters, raise epsilon or compare with uniform.")
+            remedy = "if it matters, raise the teacher's epsilon or floor, or compare with uniform"
+            yield Alarm(step, self.name, arm, f"{seen}; {remedy}.")
 
     def state_dict(self) -> State:
         return {**super().state_dict(), "without": list(self.arms_without)}
