@@ -352,6 +352,9 @@ def check_before_preparing(config: RunConfig, run: Path, team: Team) -> None:
 
     check_durations(config, begun=Run(run).exists)
     check_goal(config)
+    instead = None if config.goal == ALL else config.teacher.instead_of_goal()
+    if instead is not None and team.first:
+        logger.warning("the teacher does not use the goal: %s", instead)
     check_machine(config.student)
     check_sharing(config, run, team)
 

@@ -269,6 +269,10 @@ class TeacherConfig(Settings, ABC):
         if self.curriculum is not None:
             self.curriculum.check(steps)
 
+    def instead_of_goal(self) -> str | None:
+        """What the teacher follows in a run with a goal, and the remedy, if that is not the goal."""
+        return None
+
     def reads(self) -> Sequence[Path]:
         """Folders of other runs whose records the teacher needs: a suite trains those first."""
         return ()

@@ -206,6 +206,11 @@ class TSCLConfig(LearnedConfig):
             changed["first_reward"] = "untried"
         return super().scaled(to) | changed
 
+    def instead_of_goal(self) -> str | None:
+        if self.reward_batch == "rotating":
+            return None
+        return "tscl rewards every language by its own dev loss; variant: rota follows the goal"
+
     def economical(self, steps: int, tokens: int) -> dict[str, Any]:
         """A choice for every update leaves 3 % of the forward and backward pass of that one for its reward."""
         if self.variant == "rota" or steps < PAPER_STEPS:
