@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from rota.cli.processes import exit_code, train_in
+from rota.cli.runs import _suits_two_processes
 
 CONFIG = """
 data:
@@ -119,6 +121,19 @@ def test_a_process_that_hangs_when_another_one_has_failed_is_ended(monkeypatch):
     began = time.monotonic()
     assert train_in(2, ["train"], grace=0.5) == 3
     assert time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize(
+    ("preset", "threads", "gpu", "suits"),
+    [("small", 2, False, True), ("small", 1, False, False), ("small", 2, True, False), ("tiny", 2, False, False)],
+)
+def test_two_processes_are_named_where_they_may_be_faster(monkeypatch, preset, threads, gpu, suits):
+    import torch
+
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    settings = {"config.student.preset": preset}
+    assert _suits_two_processes(SimpleNamespace(setting=settings.__getitem__)) is suits
 
 
 def test_under_torchrun_the_option_is_refused(rota, tmp_path, monkeypatch):

@@ -268,11 +268,11 @@ def _say_how_it_ended(loop: Loop, run: Path, *, trained_now: bool) -> None:
 
 
 def _suits_two_processes(run: StudyRun) -> bool:
-    """On the CPU, with several threads, and at least the preset ``small``; docs/benchmarks.md has the figures."""
+    """On the CPU, with several threads and the preset for which docs/benchmarks.md shows it; ``base`` loses less."""
     import torch
 
     several = torch.get_num_threads() > 1 and not torch.cuda.is_available()
-    return several and run.setting("config.student.preset") != "tiny"
+    return several and run.setting("config.student.preset") == "small"
 
 
 def _say_why_it_stopped(loop: Loop, stopping: Stopping, run: Path) -> None:
