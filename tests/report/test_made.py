@@ -205,3 +205,33 @@ def test_folders_that_are_not_runs_are_refused_as_before(rota, study):
         code, _, error = rota("report", folder)
         assert (code, error.startswith(f"error: {said}")) == (2, True), error
     assert not (study / "report" / MADE).exists()
+
+
+def another_loss_on_one_corpus(folder):
+    path = folder / "suite/b/uniform/seed-1/validations.jsonl"
+    path.write_text(path.read_text().replace("2.0", "2.25"))
+
+
+def a_lost_page_of_one_corpus(folder):
+    (folder / "report/b/index.html").unlink()
+
+
+@pytest.mark.parametrize("change", [another_loss_on_one_corpus, a_lost_page_of_one_corpus])
+def test_a_report_on_several_corpora_is_made_again_if_anything_of_one_has_changed(
+    rota, tmp_path, monkeypatch, made, change
+):
+    monkeypatch.chdir(tmp_path)
+    for corpus in ("a", "b"):
+        make_suite(tmp_path / "suite" / corpus, {"uniform": {}, "tscl": {}}, seeds=[1])
+        for row in ("uniform", "tscl"):
+            make_run(tmp_path / "suite" / corpus / row / "seed-1", teacher=row, dev_losses=LOSSES, data=corpus)
+    make_suite(tmp_path / "suite", {"uniform": {}, "tscl": {}}, seeds=[1])
+    path = tmp_path / "suite" / "suite.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "corpora": ["a", "b"]}))
+    said = report(rota)
+    assert report(rota) == said
+    assert made == ["report"]
+    change(tmp_path)
+    report(rota)
+    assert made == ["report", "report"]
+    assert (tmp_path / "report/b/index.html").is_file()
