@@ -7,6 +7,7 @@ starts are forks too. Those that ``rota prepare --processes`` starts are not, so
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import json
 import mmap
@@ -38,6 +39,18 @@ def import_first() -> None:
     for name in IMPORTED:
         with suppress(ImportError):
             importlib.import_module(name)
+    _build_commands_once()
+    atexit._clear()  # of the libraries; a command runs what it registers itself
+    gc.freeze()  # a collection in a fork would copy what it visits
+
+
+def _build_commands_once() -> None:
+    """Typer reads the signatures of all commands at every start, which takes longer than refusing a config."""
+    from rota.cli import app
+
+    typer: Any = importlib.import_module("typer.main")
+    commands = typer.get_command(app)
+    typer.get_command = lambda _: commands
 
 
 @dataclass(frozen=True)
@@ -177,14 +190,19 @@ def _be_rota(
 
 
 def run_batch(
-    trials: Sequence[tuple[Sequence[str], Path, bytes]], folder: Path, seconds: int, before: Callable[[], object]
+    trials: Sequence[tuple[Sequence[str], Path, bytes]],
+    folder: Path,
+    seconds: int,
+    before: Callable[[], object] = lambda: None,
 ) -> list[Outcome]:
-    """Commands that read one file each and end before their work begins, one after the other in the same fork.
+    """Commands that change no file, one after the other in the same fork.
 
-    Each trial is the command, the file and its content. If one ends the process, the others go on in another.
+    Each trial is the command, a file and what that file holds meanwhile. If a command ends the process, the others go
+    on in another.
     """
     outcomes: list[Outcome] = []
     answers = folder.with_name(f"{folder.name}.answers")
+    held = {path: path.read_bytes() for _, path, _ in trials}
     while len(outcomes) < len(trials):
         answers.write_text("")
         rest = trials[len(outcomes) :]
@@ -194,6 +212,8 @@ def run_batch(
             _answer(rest, folder, answers, seconds)
 
         ended = run_rota((), folder, before=work)
+        for path, content in held.items():
+            path.write_bytes(content)
         outcomes += [Outcome(**json.loads(line)) for line in answers.read_text().splitlines()]
         if len(outcomes) < len(trials):
             outcomes.append(ended)
@@ -206,6 +226,7 @@ def _answer(trials: Sequence[tuple[Sequence[str], Path, bytes]], folder: Path, a
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with answers.open("a") as file:
         for command, path, content in trials:
+            held = path.read_bytes()
             path.write_bytes(content)
             os.truncate(log, 0)
             begun, used = time.monotonic(), time.process_time()
@@ -215,6 +236,7 @@ def _answer(trials: Sequence[tuple[Sequence[str], Path, bytes]], folder: Path, a
             now = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             output = log.read_text("utf-8", "replace")[-30_000:]
             outcome = Outcome(code, output, time.process_time() - used, (now - most) * 1024, time.monotonic() - begun)
+            path.write_bytes(held)
             file.write(json.dumps(asdict(outcome)) + "\n")
             file.flush()
     os._exit(0)

@@ -21,7 +21,7 @@ from counts import Counts
 from forks import Moments, run_rota
 from samples import COMPARE, EVALUATE, PREPARE, Command, train
 
-DIFFERS_ANYWAY = ("timings.jsonl", "log.txt", "phases.jsonl")
+DIFFERS_ANYWAY = ("timings.jsonl", "log.txt", "phases.jsonl", ".made.json")
 How = dict[str, Any]
 """When a command is killed: ``kill_at`` a change of a file, or ``kill_after`` so many seconds."""
 
@@ -70,6 +70,8 @@ class Projects:
     def __init__(self, folder: Path) -> None:
         self.folder, self.project = folder, folder / "project"  # the same path for all: some files hold it
         self._states: dict[tuple[Command, ...], Path] = {}
+        self._copied_from: Path | None = None
+        self._copied: dict[Path, tuple[int, ...]] = {}
 
     def state(self, commands: tuple[Command, ...]) -> Path:
         if commands not in self._states:
@@ -86,8 +88,32 @@ class Projects:
         return self._states[commands]
 
     def restore(self, state: Path) -> None:
-        shutil.rmtree(self.project, ignore_errors=True)
-        shutil.copytree(state, self.project)
+        """The project is as in ``state``; what has not been touched since it was copied from there stays."""
+        if self._copied_from != state:
+            shutil.rmtree(self.project, ignore_errors=True)
+            self._copied_from, self._copied = state, {}
+        wanted = {path.relative_to(state): path for path in sorted(state.rglob("*"))}
+        for path in sorted(self.project.rglob("*"), reverse=True):  # what is in a folder before the folder
+            kept = wanted.get(path.relative_to(self.project))
+            if path.is_symlink() or not path.is_dir():
+                if self._copied.get(path) != _touched(path):
+                    path.unlink()
+            elif kept is None or not kept.is_dir():
+                path.rmdir()
+        self.project.mkdir(parents=True, exist_ok=True)
+        for name, path in wanted.items():
+            copy = self.project / name
+            if path.is_dir():
+                copy.mkdir(exist_ok=True)
+            elif not copy.exists():
+                shutil.copy2(path, copy)
+                self._copied[copy] = _touched(copy)
+
+
+def _touched(path: Path) -> tuple[int, ...]:
+    """Another one after any change of a file, also if its times were set back."""
+    found = path.lstat()
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_mode
 
 
 def prepared(name: str, projects: Projects) -> Scenario:

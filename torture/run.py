@@ -110,7 +110,7 @@ def flip_trials(folder: Path, rng: random.Random, counts: Counts, _: argparse.Na
 def input_trials(folder: Path, rng: random.Random, counts: Counts, _: argparse.Namespace) -> Iterator[Trial]:
     bad = BadInput(kills.Projects(folder), rng, counts)
     while True:
-        yield from (bad.configs, bad.suites, bad.overrides, *[bad.command_line, bad.record] * 5)
+        yield from (bad.configs, bad.suites, bad.overrides, *[bad.command_line, bad.record] * 2)
 
 
 def corpus_trials(folder: Path, rng: random.Random, counts: Counts, _: argparse.Namespace) -> Iterator[Trial]:

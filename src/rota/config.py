@@ -398,7 +398,8 @@ def check_sharing(config: RunConfig, run: Path, team: Team) -> None:
     found = f"training.accumulate is {accumulate} and there are {size} processes"
     if not started:
         even = size * (accumulate // size + 1)
-        remedy = f"write for example --set training.accumulate={even}"
+        tokens = round(config.training.tokens * accumulate / even)
+        remedy = f"write for example --set training.accumulate={even} --set training.tokens={tokens}"
         raise ConfigError(f"{found}, which share the batches of an update: {remedy}")
     if team.first:
         idle = f"{size - accumulate} without a batch" if size > accumulate else "some wait for others"

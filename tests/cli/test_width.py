@@ -1,6 +1,8 @@
 """Tables fit 80 columns: no header is broken and no number cut, with names and counts as long as they get."""
 
 import io
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,6 +11,7 @@ from rich.console import Console, Group
 from rich.table import Table
 
 from rota.cli import views
+from rota.cli.comparison import comparison_table
 from rota.experiments.board import Board, overview
 from rota.experiments.jobs import Status, plan
 from rota.experiments.suites import open_suite
@@ -18,6 +21,10 @@ from rota.teachers import TEACHERS
 from rota.teachers.curricula import CURRICULA
 from rota.training.listeners import Display
 
+LONGER = (
+    *("az-web-crawl-filtered-2021", "zh_Hant-subtitles-and-talks", "pt_BR-europarl-backtranslated-by-an-older-model"),
+    *("a", "be", "gl-web-crawl", "ru-tatoeba", "tr"),
+)
 LONG = ("az", "zh_Hant", "gl-web-crawl", "pt-subtitles")
 SIXTY = [f"l{number:02}" for number in range(60)]
 
@@ -44,6 +51,21 @@ def check_fits(renderable):
         lines = rendered(table, 80)
         assert lines == rendered(table, 400)
         assert max(map(len, lines)) <= 80
+
+
+def check_whole(renderable):
+    """Names that are too long take several lines; headers and numbers are the same as with any room."""
+    found = list(tables(renderable))
+    assert found
+    for table in found:
+        lines = rendered(table, 80)
+        assert max(map(len, lines)) <= 80
+        assert lines[0].split() == rendered(table, 400)[0].split()
+        assert not any("\N{HORIZONTAL ELLIPSIS}" in line for line in lines)
+        first = "".join(re.split(r" {2,}", line.strip())[0] for line in lines[1:])
+        names, *numbers = ([cell for cell in column.cells if isinstance(cell, str)] for column in table.columns)
+        assert all(name.replace(" ", "") in first.replace(" ", "") for name in names)
+        assert all(number.strip() in "\n".join(lines) for column in numbers for number in column)
 
 
 @pytest.fixture
@@ -103,16 +125,18 @@ def test_a_run_while_it_trains_and_at_its_end(eighty):
     check_fits(views.arm_table([ArmTotals(arm, 212_345_678, 0.25, 212.3, 12.345, 11.9, 140_000, {}) for arm in LONG]))
 
 
-def test_scores_and_windows(eighty):
+def scored(languages):
     metrics = ("bleu", "chrf", "comet", "loss")
-    scores = {arm: [SimpleNamespace(metric=metric, signature="") for metric in metrics] for arm in LONG}
-    evaluation = SimpleNamespace(
-        scores=scores,
-        low_resource=LONG,
-        values=lambda _: dict.fromkeys(LONG, 100.0),
+    return SimpleNamespace(
+        scores={arm: [SimpleNamespace(metric=metric, signature="") for metric in metrics] for arm in languages},
+        low_resource=languages,
+        values=lambda _: dict.fromkeys(languages, 100.0),
         averages=lambda _: {"low-resource": 100.0, "high-resource": 100.0, "macro": 100.0, "goal": 100.0},
     )
-    check_fits(views.score_table(evaluation, "runs/a, step 150,000, test"))
+
+
+def test_scores_and_windows(eighty):
+    check_fits(views.score_table(scored(LONG), "runs/a, step 150,000, test"))
     averages = {"low-resource": 12.34, "high-resource": 12.34, "macro": 12.34, "goal": 12.34}
     window = SimpleNamespace(step=150_000, steps=(140_000, 150_000), averages=averages, loss=12.345)
     config = SimpleNamespace(combine="average", selecting=SimpleNamespace(beam=5))
@@ -125,6 +149,50 @@ def test_scores_and_windows(eighty):
         teacher_share=0.5,
     )
     check_fits(views.window_table(selection))
+
+
+def test_names_that_are_too_long_take_several_lines_and_break_nothing_else(eighty):
+    sizes = dict.fromkeys(LONGER, 1_000_000)
+    display = Display(views.console, title="runs/a", languages=LONGER, steps=150_000, corpus_tokens=sizes)
+    display.resume(140_000, dict.fromkeys(LONGER, 212_345_678), [dict.fromkeys(LONGER, 12.345)])
+    check_whole(display._languages())
+    totals = [ArmTotals(arm, 212_345_678, 0.25, 212.3, 12.345, 11.9, 140_000, {}) for arm in LONGER]
+    check_whole(views.arm_table(totals))
+    counts, _ = tables(views.data_table(store(LONGER, REASONS)))
+    check_whole(counts)
+    check_whole(views.score_table(scored(LONGER), "runs/a, step 150,000, test"))
+    title = rendered(Display(views.console, title="runs/" + "x" * 60, languages=LONG, steps=10).render(), 80)
+    assert "".join(re.findall("x+", "".join(title))) == "x" * 60
+
+
+def compared(names, metric, seeds):
+    """What ``rota compare-scores`` found, with numbers as long as they get."""
+    scores = (2.345, 2.346, 2.347) if metric == "loss" else (12.3, 12.4, 45.6)
+    ends = (-0.123, 0.123) if metric == "loss" else (-12.34, 12.34)
+    noise = SimpleNamespace(seeds=3, interval=ends, p_t=0.0, p_permutation=0.25, smallest_p=0.25, smallest_detectable=1)
+    same = {"baseline": scores, "system": scores, "difference": ends[0], "p_holm": 0.01, "p_randomisation": 0.0}
+    same |= {"bootstrap": SimpleNamespace(interval=ends, p=0.5), "seeds": noise if seeds else None}
+    rows = [SimpleNamespace(name=name, low_resource=True, is_group=False, **same) for name in names]
+    side = [SimpleNamespace(folder=Path("runs/a"), model="step 10", seed=1)]
+    about = {"averages": ["macro"], "notes": [], "signatures": [], "resamples": 1000, "trials": 10_000, "split": "test"}
+    sentences = dict.fromkeys(names, 500)
+    return SimpleNamespace(rows=rows, metric=metric, baseline=side, system=side, sentences=sentences, **about)
+
+
+@pytest.mark.parametrize("metric", ["bleu", "loss"])
+@pytest.mark.parametrize("seeds", [False, True])
+def test_two_systems_side_by_side(metric, seeds):
+    check_fits(comparison_table(compared(("az", "be", "tr"), metric, seeds), 80))
+    check_whole(comparison_table(compared(LONGER, metric, seeds), 80))
+
+
+def test_what_is_left_out_for_lack_of_room_is_said_and_not_explained():
+    found = compared(("az", "be", "tr"), "loss", seeds=True)
+    narrow, wide = ("\n".join(rendered(comparison_table(found, width), width)) for width in (80, 120))
+    assert "Not shown in 80 columns, but in --csv: p flip, 95 % (sent.)." in narrow
+    assert "sign-flip" not in narrow
+    assert "Not shown" not in wide
+    assert "exact sign-flip test" in wide
 
 
 def result(name, arms):

@@ -18,6 +18,7 @@ TRAINING = ("rota.api", "rota.config", "rota.data", "rota.evaluation", "rota.stu
 
 LAYERS = (
     "folders history",
+    "made",
     "study",
     "numbers",
     "sentences",

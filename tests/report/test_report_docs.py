@@ -9,7 +9,7 @@ import pytest
 from made_runs import SIZES, everywhere, make_run, make_suite, write_json
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from rota.experiments.suites.paper import paper
 from rota.report.assemble import make_report
@@ -26,7 +26,7 @@ def doc(name):
 def undrawn():
     """Which figures there are is asked here, not what they look like: drawing them takes most of the time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Figure, "draw_without_rendering", lambda figure: None)
+        patch.setattr(ConstrainedLayoutEngine, "execute", lambda layout, figure: None)
         patch.setattr(FigureCanvasSVG, "print_svg", lambda canvas, file, **_: file.write("<svg></svg>"))
         patch.setattr(FigureCanvasAgg, "print_png", lambda canvas, file, **_: file.write(b""))
         yield

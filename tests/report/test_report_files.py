@@ -6,7 +6,7 @@ import pytest
 from made_runs import everywhere, make_run, make_suite, write_json
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from rota.report.assemble import make_report
 from rota.report.folders import check_target
@@ -17,7 +17,7 @@ from rota.report.study import read_study
 @pytest.fixture(autouse=True)
 def undrawn(monkeypatch):
     """Which files there are is asked here, not what the figures look like: drawing them takes most of the time."""
-    monkeypatch.setattr(Figure, "draw_without_rendering", lambda figure: None)
+    monkeypatch.setattr(ConstrainedLayoutEngine, "execute", lambda layout, figure: None)
     monkeypatch.setattr(FigureCanvasSVG, "print_svg", lambda canvas, file, **_: file.write("<svg></svg>"))
     monkeypatch.setattr(FigureCanvasAgg, "print_png", lambda canvas, file, **_: file.write(b""))
 
@@ -147,5 +147,5 @@ def test_one_of_a_kind_is_said_in_the_singular(rota, tmp_path, monkeypatch):
 
     made = assemble.Report(tmp_path / "index.html", "uniform", [], [], ["averages"], ["cost"])
     monkeypatch.setattr(several, "make_report", lambda *_, **__: made)
-    _, output, _ = rota("report", tmp_path)
+    _, output, _ = rota("report", tmp_path, "--out", tmp_path)
     assert output.startswith("1 table and 1 figure, compared with uniform: ")

@@ -204,7 +204,7 @@ def test_batches_that_cannot_be_shared_evenly_are_refused_once(folder):
     remedy = (
         "training.accumulate is 3 and there are 2 processes, which share the batches of an update: write for example"
     )
-    assert said(folder, "uneven", 0) == f"error: {remedy} --set training.accumulate=4\n"
+    assert said(folder, "uneven", 0) == f"error: {remedy} --set training.accumulate=4 --set training.tokens=75\n"
     assert said(folder, "uneven", 1) == ""
 
 

@@ -2,8 +2,8 @@
 
 The commands register with ``application``; ``runs``, ``scores``, ``models``, ``studies`` and ``teaching`` define some
 each, ``demo`` runs all steps in one command, and ``check`` goes through folders. ``views`` has tables and bars,
-``comparison`` the tables of ``rota compare-scores``. Heavy imports stay inside functions: ``rota --help``, and whatever
-only reads files, must not wait for torch.
+``comparison`` the tables of ``rota compare-scores``; ``processes`` starts those of ``rota train --processes``. Heavy
+imports stay inside functions: ``rota --help``, and whatever only reads files, must not wait for torch.
 """
 
 from __future__ import annotations

@@ -16,21 +16,40 @@ if TYPE_CHECKING:
     from rota.evaluation.comparison import Compared, Comparison, Row
 
 ALPHA = 0.05
+NAME = 13
+"""Columns that the names of languages get at least, as many as ``high-resource`` has."""
+
 LATEX_SPECIAL = {sign: f"\\{sign}" for sign in "&%$#_{}"} | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}"}
 
 
 def comparison_table(found: Comparison, width: int = 100) -> Group:
-    """The systems, the table, what was tested, the signatures; below 100 columns without the last one over seeds."""
+    """The systems, the table, what was tested, the signatures; without its last columns where they do not fit."""
+    rows = [cells(row, found.metric) for row in found.rows]
+    widths = [max(map(len, column)) for column in zip(headers(found), *rows, strict=True)]
+    shown = _columns_that_fit(widths, width, fewest=6)
     table = Table(box=None, padding=(0, 1), show_edge=False)
-    shown = headers(found)[: 7 if _has_seeds(found) and width < 100 else 8]
-    for header in shown:
-        table.add_column(header, justify="left" if header == "language" else "right", no_wrap=True)
-    for row in found.rows:
+    table.add_column("language", overflow="fold")  # a truncated name may be that of another
+    for header, needed in list(zip(headers(found), widths, strict=True))[1:shown]:
+        table.add_column(header, justify="right", no_wrap=True, min_width=needed)
+    for row, written in zip(found.rows, rows, strict=True):
         if row.is_group and row.name == found.averages[0]:
             table.add_section()
-        table.add_row(*cells(row, found.metric)[: len(shown)], style="bold" if row.is_group else "")
+        table.add_row(*written[:shown], style="bold" if row.is_group else "")
     title = Text("\n".join(systems(found)), style="bold")
-    return Group(title, table, Text("\n".join(caption(found))), Text("\n".join(found.signatures), style="dim"))
+    lines = [
+        line for line in caption(found) if not line.startswith(tuple(f"{name}:" for name in headers(found)[shown:]))
+    ]
+    if shown < len(widths):
+        lines.append(f"Not shown in {width} columns, but in --csv: {', '.join(headers(found)[shown:])}.")
+    return Group(title, table, Text("\n".join(lines)), Text("\n".join(found.signatures), style="dim"))
+
+
+def _columns_that_fit(widths: Sequence[int], room: int, fewest: int) -> int:
+    """How many columns; long names of languages may take several lines instead."""
+    shown = len(widths)
+    while shown > fewest and min(NAME, widths[0]) + sum(widths[1:shown]) + 2 * shown > room:
+        shown -= 1
+    return shown
 
 
 def headers(found: Comparison) -> list[str]:

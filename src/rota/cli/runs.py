@@ -10,7 +10,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -19,6 +19,7 @@ from rota.cli.application import ConfigPath, Overrides, app
 
 if TYPE_CHECKING:
     from rota.config import RunConfig
+    from rota.report.study import StudyRun
     from rota.training.listeners import Display
     from rota.training.loop import Loop
     from rota.training.progress.stopping import Stopping
@@ -108,6 +109,9 @@ def train(
             help="Record that the run began under this plan, a plan.json.", metavar="FILE", show_default="no plan"
         ),
     ] = None,
+    processes: Annotated[
+        int, typer.Option(help="Processes that share the batches of each update (training.accumulate).", min=1)
+    ] = 1,
 ) -> None:
     """Train a model, or resume training it; the data are prepared first if necessary.
 
@@ -124,7 +128,19 @@ def train(
     options += [] if steps is None else ["--steps", steps]
     again = f"{views.program()} " + shlex.join(["train", str(config), *options])
     under = None if plan is None else read_plan(plan).fingerprint
+    if processes > 1:
+        others = {"--until": until, "--stem": stem, "--plan": plan}
+        options += [part for name, value in others.items() if value is not None for part in (name, str(value))]
+        _train_in(processes, ["train", str(config), *options])
     train_with_display(settings, folder, until=until, again=again, stem=stem, plan=under, steps=count)
+
+
+def _train_in(processes: int, arguments: list[str]) -> NoReturn:
+    from rota.cli.processes import train_in
+
+    if "WORLD_SIZE" in os.environ:
+        raise ValueError(f"--processes is {processes}, but torchrun has started processes already; leave it out")
+    raise SystemExit(train_in(processes, arguments))
 
 
 @app.command()
@@ -244,6 +260,19 @@ def _say_how_it_ended(loop: Loop, run: Path, *, trained_now: bool) -> None:
         _say_why_it_stopped(loop, loop.stopping, run)
     else:
         views.say(what_next(found, views.program()))
+    if trained_now and loop.team.size == 1 and _suits_two_processes(found):
+        views.say(
+            "a run of this size may take less time in two processes with fewer threads each: --processes 2 with "
+            "--set training.accumulate=2 and half of training.tokens; see docs/processes.md"
+        )
+
+
+def _suits_two_processes(run: StudyRun) -> bool:
+    """On the CPU, with several threads and the preset for which docs/benchmarks.md shows it; ``base`` loses less."""
+    import torch
+
+    several = torch.get_num_threads() > 1 and not torch.cuda.is_available()
+    return several and run.setting("config.student.preset") == "small"
 
 
 def _say_why_it_stopped(loop: Loop, stopping: Stopping, run: Path) -> None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from rota.experiments.jobs import Job
     from rota.experiments.queue import Queue, Start
     from rota.experiments.suite import Suite
+    from rota.report.folders import Progress
+    from rota.report.made import Request
     from rota.training.loop import StopSignal
 
 
@@ -41,27 +43,50 @@ def report(
     regret: Annotated[
         bool, typer.Option("--regret", help="Each folder is a study of its own corpus: only their regret tables.")
     ] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Make the report anew, also if nothing has changed since it was made.")
+    ] = False,
 ) -> None:
     """Tables, figures and one self-contained page from the records of runs; no model is loaded.
 
     Example: rota report runs/laptop --out report --baseline uniform-warmup
     """
-    from rota.report.folders import check_target, copy_all
-    from rota.report.sentences import plural
-    from rota.report.several import report_on
+    from rota.report.folders import check_folder, check_target, copy_all
+    from rota.report.made import Request
 
+    check_folder(out, "--out")
     if records is not None:  # before the report, which takes a while
         check_target(runs, records)
     with views.ProgressBar() as progress:
-        made = report_on(runs, out, title=title, baseline=baseline, regret=regret, progress=progress)
+        lines = _report_lines(Request(runs, out, title, baseline, regret), progress, again=again)
         copied = None if records is None else copy_all(runs, records, progress)
-    for sentence in (*made.summary, *made.missing, *made.recommendation):
-        views.say(sentence)
-    files = f"{plural(len(made.tables), 'table')} and {plural(len(made.figures), 'figure')}"
-    compared = f", compared with {made.baseline}" if made.baseline else ""
-    views.say(f"{files}{compared}: {made.page}")
+    for line in lines:
+        views.say(line)
     if copied is not None:
         views.say(f"records: {copied / 1e6:.2f} MB in {records}")
+
+
+def _report_lines(request: Request, progress: Progress, *, again: bool) -> list[str]:
+    """Makes the report, unless it is up to date."""
+    from rota.report.made import forget, lines_if_up_to_date, remember
+
+    origin = request.origin()
+    lines = None if again else lines_if_up_to_date(request.out, origin)
+    if lines is not None:
+        return lines
+    from rota.report.several import report_on
+
+    forget(request.out)
+    made = report_on(
+        request.paths,
+        request.out,
+        title=request.title,
+        baseline=request.baseline,
+        regret=request.regret,
+        progress=progress,
+    )
+    remember(request.out, origin, made.files, made.lines)
+    return made.lines
 
 
 @app.command()

@@ -134,9 +134,7 @@ def data_table(store: Store) -> Group:
     """Pairs of each language, and of its arms if it has several; then why pairs were dropped from train."""
     counts = store.manifest.cleaning
     dropped = {arm: _dropped(splits["train"]) for arm, splits in counts.items() if "train" in splits}
-    table = _table()
-    for name in ("language", "train", "dev", "test", *(["dropped"] if any(dropped.values()) else [])):
-        table.add_column(name, justify="left" if name == "language" else "right")
+    table = _named_rows("language", "train", "dev", "test", *(["dropped"] if any(dropped.values()) else []))
     for name in store.languages:
         arms = [arm for arm, language in store.language_of.items() if language == name]
         low = " (low)" if name in store.low_resource else ""
@@ -192,9 +190,7 @@ def _mess_lines(store: Store) -> Iterator[str]:
 
 def arm_table(totals: Sequence[ArmTotals]) -> Table:
     """What a run did with each arm, the most trained first; of very many, the first 24."""
-    table = _table()
-    for name in ("arm", "tokens", "share", "epochs", "dev loss", "lowest"):
-        table.add_column(name, justify="left" if name == "arm" else "right")
+    table = _named_rows("arm", "tokens", "share", "epochs", "dev loss", "lowest")
     ranked = sorted(totals, key=lambda each: -each.tokens)
     for each in ranked[:MANY]:
         losses = ["-" if loss is None else f"{loss:.3f}" for loss in (each.dev_loss, each.lowest)]
@@ -210,10 +206,7 @@ def score_table(evaluation: Evaluation, title: str) -> Group:
     from rota.evaluation.metrics import DIGITS, LABELS
 
     metrics = [found.metric for found in next(iter(evaluation.scores.values()))]
-    table = _table()
-    table.add_column("language")
-    for metric in metrics:
-        table.add_column(LABELS.get(metric, metric), justify="right")
+    table = _named_rows("language", *(LABELS.get(metric, metric) for metric in metrics))
     for arm in evaluation.scores:
         low = " (low)" if arm in evaluation.low_resource else ""
         table.add_row(arm + low, *(f"{evaluation.values(metric)[arm]:.{DIGITS.get(metric, 1)}f}" for metric in metrics))
@@ -388,10 +381,7 @@ def _side_by_side(title: str, corner: str, rows: Sequence[str], columns: Mapping
     tables = []
     widths = {name: max(len(name), *(len(cell) for cell in cells)) + 2 for name, cells in columns.items()}
     for names in _blocks(widths, room):
-        table = _table(gap=1)
-        table.add_column(corner)
-        for name in names:
-            table.add_column(name, justify="right", no_wrap=True)
+        table = _named_rows(corner, *names, gap=1)
         for place, row in enumerate(rows):
             table.add_row(row, *(columns[name][place] for name in names))
         tables.append(table)
@@ -413,6 +403,15 @@ def _blocks(widths: Mapping[str, int], room: int) -> list[list[str]]:
 
 def _table(gap: int = 2) -> Table:
     return Table(box=None, padding=(0, gap), show_edge=False)
+
+
+def _named_rows(corner: str, *columns: str, gap: int = 2) -> Table:
+    """Names on the left, of which a long one takes several lines: a truncated one may be that of another; numbers."""
+    table = _table(gap)
+    table.add_column(corner, overflow="fold")
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
 
 
 def _titled(title: str, table: Table) -> Group:

@@ -99,8 +99,9 @@ class Board:
 
     def _table(self) -> Table:
         table = Table(box=None, padding=(0, 1), show_edge=False)
-        for name in ("row", "seed", "state", "step", "dev loss", "left"):
-            table.add_column(name, justify="left" if name in ("row", "state") else "right", no_wrap=True)
+        table.add_column("row", overflow="fold")  # a truncated name may be that of another row
+        for name in ("seed", "state", "step", "dev loss", "left"):
+            table.add_column(name, justify="left" if name == "state" else "right", no_wrap=True)
         table.add_column("", overflow="ellipsis", no_wrap=True)
         shown = self._that_fit()
         for entry in self.entries:
@@ -171,9 +172,9 @@ def overview(suite: Suite, jobs: Sequence[Job], out: Path, *, at_once: int) -> G
     ]
     width = sum(max(map(len, column)) for column in zip(names, *rows, strict=True))
     table = Table(box=None, padding=(0, 2 if width + 4 * len(names) <= COLUMNS else 1), show_edge=False)
-    for name in names:
-        table.add_column(name, justify="left" if name in ("row", "state") else "right", no_wrap=True)
-    table.columns[0].min_width = max(len(job.title) for job in jobs)  # a truncated name may be that of another row
+    table.add_column("row", overflow="fold")  # a truncated name may be that of another row
+    for name in names[1:]:
+        table.add_column(name, justify="left" if name == "state" else "right", no_wrap=True)
     for row in rows:
         table.add_row(*row)
     title = Text(f"{suite.name} in {out}: {_counts(statuses)}", style="bold")

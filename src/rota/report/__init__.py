@@ -5,5 +5,5 @@ the step record in windows). ``numbers/`` makes values, means and differences of
 ``sentences`` show these numbers. ``assemble`` puts everything into sections, ``several``
 does so over corpora, and ``page`` writes them to disk. Of a single run, ``ending`` says what it saw and what is next,
 ``advice`` what its records mean, and ``single`` makes the sections of its page. ``recommend`` says
-which schedule to use.
+which schedule to use. ``made`` remembers what a report was made from.
 """

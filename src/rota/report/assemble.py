@@ -28,9 +28,18 @@ from rota.report.figures.teachers import (
 from rota.report.folders import Progress, check_folder
 from rota.report.numbers.measures import HIGH, LOW, MACRO, headline_scope, measured, scope_title
 from rota.report.numbers.planned import PlannedResult, planned_results
-from rota.report.page import MADE_BY, Section, write_report
+from rota.report.page import MADE_BY, Section, files_of, write_report
 from rota.report.recommend import recommendation
-from rota.report.sentences import HEADLINES, alarms_raised, headlines, how_made, missing, stopped_early, what_was_run
+from rota.report.sentences import (
+    HEADLINES,
+    alarms_raised,
+    headlines,
+    how_made,
+    missing,
+    plural,
+    stopped_early,
+    what_was_run,
+)
 from rota.report.single import advice_section, cost_section, saw_section, score_section
 from rota.report.study import MAIN_TABLES, Row, Study, read_study
 from rota.report.tables.budgets import budget_table, convergence_tables, cost_table, data_table, epoch_table
@@ -51,6 +60,20 @@ class Report:
     tables: list[str]
     figures: list[str]
     recommendation: Sequence[str] = ()
+    parts: Sequence[Report] = ()  # one for each corpus, where there are several
+
+    @property
+    def lines(self) -> list[str]:
+        """What ``rota report`` says at its end."""
+        count = f"{plural(len(self.tables), 'table')} and {plural(len(self.figures), 'figure')}"
+        compared = f", compared with {self.baseline}" if self.baseline else ""
+        return [*self.summary, *self.missing, *self.recommendation, f"{count}{compared}: {self.page}"]
+
+    @property
+    def files(self) -> set[Path]:
+        """All files of the report."""
+        own = {self.page, self.page.with_name("report.md"), *files_of(self.page)}
+        return own.union(*(part.files for part in self.parts))
 
 
 def make_report(

@@ -167,14 +167,14 @@ def write_report(out: Path, title: str, about: str, sections: Sequence[Section])
     """Page, tables and figures; returns the names of the tables and of the figures."""
     tables = [table for section in sections for table in section.tables]
     pictures = [picture for section in sections for picture in section.pictures]
-    earlier = _files_of(out / "index.html")
+    earlier = files_of(out / "index.html")
     for table in tables:
         _write_table(table, out / "tables")
     for picture in pictures:
         picture.write(out / "figures")
     write_atomically(out / "report.md", make_markdown(title, about, sections))
     write_atomically(out / "index.html", make_page(title, about, sections))
-    for path in earlier - _files_of(out / "index.html"):
+    for path in earlier - files_of(out / "index.html"):
         path.unlink(missing_ok=True)
     return [table.name for table in tables], [picture.name for picture in pictures]
 
@@ -184,8 +184,8 @@ def _write_table(table: Table, folder: Path) -> None:
         write_atomically(folder / f"{table.name}.{ending}", write(table))
 
 
-def _files_of(page: Path) -> set[Path]:
-    """The tables and figures that a page of ours shows; what else lies beside it is not ours to remove."""
+def files_of(page: Path) -> set[Path]:
+    """The tables and figures that a page of ours shows; what else lies beside it does not belong to the report."""
     text = page.read_text(encoding="utf-8", errors="replace") if page.is_file() else ""
     if MADE_BY not in text:
         return set()

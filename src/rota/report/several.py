@@ -99,7 +99,9 @@ def make_corpora_report(
     sections += [pages, Section("missing", "What is missing", points=gaps), _making()]
     names = write_report(out, title or f"Training schedules: {path.resolve().name}", _about(studies), sections)
     against = {report.baseline for report in reports.values()}
-    return Report(out / "index.html", and_list(sorted(against)), planned_headlines(results), gaps, *names, advice)
+    said = planned_headlines(results)
+    parts = list(reports.values())
+    return Report(out / "index.html", and_list(sorted(against)), said, gaps, *names, advice, parts)
 
 
 def _studies_in(path: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""One run trained by several processes, as ``torchrun`` starts them: ``torchrun --nproc-per-node 2 -m rota train ...``.
+"""One run trained by several processes, as ``rota train --processes`` or ``torchrun`` starts them.
 
 Gradients go through PyTorch's DistributedDataParallel, on NCCL between GPUs and on gloo between CPUs; decisions, losses
 and the wish to stop go through gloo. When processes fail, the first one to notice says so; torchrun names the culprit.
@@ -100,8 +100,9 @@ def stop_without_parent(
     """Asks this process to stop, as SIGTERM does, soon after the process that started it has ended.
 
     A run then saves. A process that is still there after ``grace`` seconds waits for one that is not: it is ended.
+    ``rota train --processes`` tells its own id, so that it is missed also if it ends before this is called.
     """
-    began = parent()
+    began = int(os.environ.get("ROTA_LAUNCHER") or parent())  # see rota.cli.processes
 
     def watch() -> None:
         while parent() == began:

@@ -139,6 +139,7 @@ class Display:
 
     def render(self) -> Group:
         head = Table.grid(padding=(0, 2))
+        head.add_column(overflow="fold")  # a long path takes several lines
         bar = ProgressBar(total=self.steps, completed=self.step, width=40)
         head.add_row(Text(self.title, style="bold"), bar, f"{self.step:,}/{self.steps:,}")
         alarms = [Text(text, style="yellow") for text in self.alarms[-SHOWN_ALARMS:]]
@@ -158,11 +159,10 @@ class Display:
         """Of each arm its tokens, their share, epochs, and the dev loss of its language; the 24 most trained."""
         table = Table(box=None, padding=(0, 1), show_edge=False)
         for name in ("language", "tokens", "share", "", "epochs", "dev loss", "lowest"):
-            table.add_column(
-                name,
-                justify="left" if name in ("language", "") else "right",
-                style="cyan" if name == "language" else "",
-            )
+            if name == "language":
+                table.add_column(name, style="cyan", overflow="fold")
+            else:
+                table.add_column(name, justify="left" if not name else "right", no_wrap=bool(name))
         total = max(1, sum(self.seen.values()))
         largest = max(1, *self.seen.values())
         shown = sorted(self.arms, key=lambda arm: -self.seen[arm])[:24] if len(self.arms) > 24 else self.arms

@@ -151,9 +151,11 @@ def canvas(height: float, rows: int = 1, columns: int = 1) -> Iterator[tuple[Fig
 def finish(figure: Figure, *, name: str, title: str, caption: str, alt: str) -> Picture:
     """Both forms of a drawn figure; the same drawing gives the same bytes.
 
-    Laid out once and drawn once for each form: ``savefig`` would draw twice as often.
+    Laid out once, without drawing, and drawn once for each form: ``savefig`` would draw twice as often.
     """
-    figure.draw_without_rendering()
+    layout = figure.get_layout_engine()
+    assert layout is not None  # the one of ``canvas``
+    layout.execute(figure)
     figure.set_layout_engine("none")
     png, svg = io.BytesIO(), io.StringIO()
     vectors: Any = FigureCanvasSVG(figure)
