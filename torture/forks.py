@@ -40,7 +40,6 @@ def import_first() -> None:
         with suppress(ImportError):
             importlib.import_module(name)
     _build_commands_once()
-    atexit._clear()  # of the libraries; a command runs what it registers itself
     gc.freeze()  # a collection in a fork would copy what it visits
 
 
@@ -175,6 +174,7 @@ def _be_rota(
     before: Callable[[], object],
 ) -> NoReturn:
     os.setpgid(0, 0)
+    atexit._clear()  # of the libraries, whose turn comes in the first process; a command runs what it registers itself
     _redirect(source, log)
     os.chdir(folder)
     if processor_seconds is not None:
