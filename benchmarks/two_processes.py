@@ -1,10 +1,11 @@
-"""What training in two processes costs: updates alone and in a team in turns, by processor time, one thread each.
+"""Two processes beside two threads, and what the exchange of gradients costs: all in turns.
 
     python benchmarks/two_processes.py [--preset small] [--tokens 4000] [--turns 8] [--json FILE]
 
-Two processes, started by torchrun, each train a student of their own, and then both of them one student together, each
-with a batch of half the tokens (training.accumulate: 2). So both cores are busy in either case, and the ratio is what
-the exchange of gradients costs. Waiting is not counted: it is short, because the halves have equally many tokens.
+A turn of the two processes, started by torchrun, on two cores: the first one trains with two threads while the other
+waits; each trains a student of its own with one thread; both train one student together, each with a batch of half the
+tokens (training.accumulate: 2). Wall times need a machine with nothing else on it. By processor time both cores are
+busy in either case, and the ratio of the last two is what the exchange costs; waiting is not counted there.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ import os
 import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
+from torch import distributed
 
 from machine.limit import matrices, product_speed
-from machine.work import random_batch, update_flops
+from machine.work import random_batch, timed, update_flops
 from rota.student.config import StudentConfig
 from rota.student.nmt import build_student
 from rota.training.distributed import join_team
@@ -68,30 +69,55 @@ def train(arguments: argparse.Namespace) -> None:
     with join_team("cpu") as team, (arguments.out / f"{os.environ['RANK']}.jsonl").open("w") as file:
         alone = build_student(config, vocabulary=VOCABULARY, steps=100_000, seed=1)
         together = build_student(config, vocabulary=VOCABULARY, steps=100_000, seed=1, team=team)
+        shape = alone.network.shape
         for turn in range(arguments.turns + 1):
             rng = np.random.default_rng(turn)
             whole = random_batch(rng, VOCABULARY, arguments.tokens)
             half = random_batch(rng, VOCABULARY, arguments.tokens // 2)
-            seconds = processor_time(lambda batch=whole: alone.update([batch]))
-            limit = product_speed(matrices(alone, whole))[1]
-            shared = processor_time(lambda batch=half: together.update([batch, batch]))
-            shape = alone.network.shape
-            found = {"alone": update_flops(shape, whole) / seconds, "team": update_flops(shape, half) / shared}
+            found = {"tokens": whole.tokens, "team_tokens": 2 * half.tokens}
+            if team.first:
+                torch.set_num_threads(2)
+                found["threads"] = update_flops(shape, whole) / timed(partial(alone.update, [whole])).wall
+                found["threads_limit"] = product_speed(matrices(alone, whole))[0]
+                torch.set_num_threads(1)
+            distributed.barrier()
+            seconds = timed(partial(alone.update, [whole]))
+            limit = product_speed(matrices(alone, whole))
+            distributed.barrier()
+            shared = timed(partial(together.update, [half, half]))
+            found |= {
+                "alone": update_flops(shape, whole) / seconds.processor,
+                "limit": limit[1],
+                "limit_wall": limit[0],
+            }
+            found |= {
+                "team": update_flops(shape, half) / shared.processor,
+                "team_wall": update_flops(shape, half) / shared.wall,
+            }
+            distributed.barrier()
             if turn:  # the first warms up
-                file.write(json.dumps({**found, "limit": limit, "load": os.getloadavg()[0]}) + "\n")
-
-
-def processor_time(work: Callable[[], object]) -> float:
-    start = time.process_time()
-    work()
-    return time.process_time() - start
+                file.write(json.dumps({**found, "load": os.getloadavg()[0]}) + "\n")
 
 
 def report(arguments: argparse.Namespace, turns: list[list[dict[str, float]]]) -> list[Row]:
     """``turns`` of each process; the slower process of a turn counts, as the other waits for it."""
-    slower = [min(pair, key=lambda each: each["team"]) for pair in zip(*turns, strict=True)]
+    pairs = list(zip(*turns, strict=True))
+    slower = [min(pair, key=lambda each: each["team"]) for pair in pairs]
+    both = [sum(each["limit_wall"] for each in pair) for pair in pairs]
+    wall = [2 * min(each["team_wall"] for each in pair) for pair in pairs]
+    threads = [first for first, _ in pairs]
     setting = f"{arguments.preset}, {arguments.tokens:,} tokens, {VOCABULARY:,} subwords, two processes"
     values = {
+        "two processes to two threads, by wall time": [
+            team / first["threads"] for team, first in zip(wall, threads, strict=True)
+        ],
+        "two threads: share of the limit, by wall time": [each["threads"] / each["threads_limit"] for each in threads],
+        "two processes: share of the limit, by wall time": [
+            team / limit for team, limit in zip(wall, both, strict=True)
+        ],
+        "two processes: share of two threads' limit, by wall time": [
+            team / first["threads_limit"] for team, first in zip(wall, threads, strict=True)
+        ],
         "operations a second in a team, to those alone": [each["team"] / each["alone"] for each in slower],
         "share of the limit alone, one thread, by processor time": [each["alone"] / each["limit"] for each in slower],
         "share of the limit in a team, by processor time": [each["team"] / each["limit"] for each in slower],
@@ -99,7 +125,7 @@ def report(arguments: argparse.Namespace, turns: list[list[dict[str, float]]]) -
     rows = [
         row("two-processes", setting, what, found, "", ratio=statistics.median(found)) for what, found in values.items()
     ]
-    print(f"{setting}; load {min(each['load'] for each in slower):.0f} to {max(each['load'] for each in slower):.0f}")
+    print(f"{setting}; load {min(each['load'] for each in slower):.1f} to {max(each['load'] for each in slower):.1f}")
     for each in rows:
         print(f"  {each.what:56} {each.value:.2f} ({each.low:.2f} to {each.high:.2f})")
     return rows

@@ -10,8 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from rota.cli.processes import exit_code, train_in
+from rota.cli import processes as cli_processes
+from rota.cli.processes import default_processes, exit_code, train_in
 from rota.cli.runs import _suits_two_processes
+from rota.config import parse_config
 
 CONFIG = """
 data:
@@ -136,6 +138,43 @@ def test_two_processes_are_named_where_they_may_be_faster(monkeypatch, preset, t
     assert _suits_two_processes(SimpleNamespace(setting=settings.__getitem__)) is suits
 
 
+@pytest.mark.parametrize(
+    ("student", "training", "environment", "count"),
+    [
+        ({}, {"accumulate": 2}, {}, 2),
+        ({"device": "cpu"}, {"accumulate": 4}, {}, 2),
+        ({}, {}, {}, 1),  # one batch in an update cannot be shared
+        ({}, {"accumulate": 3}, {}, 1),
+        ({"preset": "tiny"}, {"accumulate": 2}, {}, 1),
+        ({"device": "cuda"}, {"accumulate": 2}, {}, 1),
+        ({}, {"accumulate": 2, "threads": 2}, {}, 1),
+        ({}, {"accumulate": 2}, {"OMP_NUM_THREADS": "2"}, 1),
+        ({}, {"accumulate": 2}, {"WORLD_SIZE": "2"}, 1),
+    ],
+)
+def test_two_processes_are_the_default_where_they_are_faster_and_train_the_same(
+    student, training, environment, count, monkeypatch
+):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr("rota.data.preparation.workers.cores", lambda: 2)
+    monkeypatch.setattr(cli_processes, "_has_gpu", lambda: False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    config = parse_config({"data": {"corpus": "synthetic"}, "student": student, "training": training})
+    assert default_processes(config) == count
+
+
+def test_a_gpu_or_a_single_core_leaves_one_process(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    config = parse_config({"data": {"corpus": "synthetic"}, "training": {"accumulate": 2}})
+    monkeypatch.setattr("rota.data.preparation.workers.cores", lambda: 2)
+    monkeypatch.setattr(cli_processes, "_has_gpu", lambda: True)
+    assert default_processes(config) == 1
+    monkeypatch.setattr(cli_processes, "_has_gpu", lambda: False)
+    monkeypatch.setattr("rota.data.preparation.workers.cores", lambda: 1)
+    assert default_processes(config) == 1
+
+
 def test_under_torchrun_the_option_is_refused(rota, tmp_path, monkeypatch):
     (tmp_path / "run.yaml").write_text(CONFIG)
     monkeypatch.setenv("WORLD_SIZE", "2")
@@ -144,3 +183,14 @@ def test_under_torchrun_the_option_is_refused(rota, tmp_path, monkeypatch):
         2,
         "error: --processes is 2, but torchrun has started processes already; leave it out\n",
     )
+
+
+def test_a_command_without_the_option_starts_two_processes_for_a_small_student(project):
+    settings = ["student.preset=small", "training.threads=null", "training.steps=4", "training.validate_every=4"]
+    options = [part for setting in settings for part in ("--set", setting)]
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    done = subprocess.run(
+        command("default", *options), cwd=project, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert ("starting at step 0 with 2 processes" in done.stdout) is (len(os.sched_getaffinity(0)) > 1)

@@ -110,13 +110,19 @@ def train(
         ),
     ] = None,
     processes: Annotated[
-        int, typer.Option(help="Processes that share the batches of each update (training.accumulate).", min=1)
-    ] = 1,
+        int | None,
+        typer.Option(
+            help="Processes that share the batches of each update (training.accumulate).",
+            min=1,
+            show_default="one; two on a CPU for preset small, if each update has an even number of batches",
+        ),
+    ] = None,
 ) -> None:
     """Train a model, or resume training it; the data are prepared first if necessary.
 
     Example: rota train my.yaml --set teacher=proportional --run runs/proportional
     """
+    from rota.cli.processes import default_processes
     from rota.plan import read_plan
     from rota.runs import Run
 
@@ -128,10 +134,11 @@ def train(
     options += [] if steps is None else ["--steps", steps]
     again = f"{views.program()} " + shlex.join(["train", str(config), *options])
     under = None if plan is None else read_plan(plan).fingerprint
-    if processes > 1:
+    count_of_processes = processes or default_processes(settings)
+    if count_of_processes > 1:
         others = {"--until": until, "--stem": stem, "--plan": plan}
         options += [part for name, value in others.items() if value is not None for part in (name, str(value))]
-        _train_in(processes, ["train", str(config), *options])
+        _train_in(count_of_processes, ["train", str(config), *options])
     train_with_display(settings, folder, until=until, again=again, stem=stem, plan=under, steps=count)
 
 
@@ -262,8 +269,8 @@ def _say_how_it_ended(loop: Loop, run: Path, *, trained_now: bool) -> None:
         views.say(what_next(found, views.program()))
     if trained_now and loop.team.size == 1 and _suits_two_processes(found):
         views.say(
-            "a run of this size may take less time in two processes with fewer threads each: --processes 2 with "
-            "--set training.accumulate=2 and half of training.tokens; see docs/processes.md"
+            "a run of this size takes less time in two processes with fewer threads each, which "
+            "--set training.accumulate=2 with half of training.tokens starts; see docs/processes.md"
         )
 
 
