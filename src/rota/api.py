@@ -257,10 +257,10 @@ def _spot_checks(student: ProbedStudent, sets: DevSets, training: TrainingConfig
 
 
 def _dev_scores(student: NMT, store: Store, sets: DevSets, training: TrainingConfig) -> Callable[[], Any] | None:
-    from rota.evaluation.dev_scores import DevScores
-
     if not training.dev_sentences:
         return None
+    from rota.evaluation.dev_scores import DevScores  # sacreBLEU takes memory, and most runs do without it
+
     dev = store.split("dev")
     parts = {arm: sets.selection_part(arm) - dev.range(arm)[0] for arm in store.languages}
     targets = tuple(dict.fromkeys(store.route(arm).target for arm in store.languages))

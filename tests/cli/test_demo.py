@@ -24,36 +24,51 @@ def tiny(monkeypatch, tmp_path):
     return tmp_path
 
 
-def test_it_ends_with_scores_samples_a_picture_and_what_to_try_next(rota, tiny):
-    code, output, error = rota("demo", "--corpus", "synthetic", "--teacher", "align", "--beside", "uniform")
+def test_two_runs_end_with_scores_samples_a_picture_a_page_and_what_to_try_next(rota, tiny):
+    code, output, error = rota("demo", "--corpus", "synthetic")
     assert code == 0, error
-    for words in ("lato (low)", "BLEU", "macro", "translation", "reference", "Try next", "--beside proportional"):
+    assert "one with the teacher align, one with uniform, to compare" in output
+    for words in ("lato (low)", "BLEU", "macro", "source", "reference", "Try next", "--beside proportional"):
         assert words in output
-    assert (tiny / "demo" / "synthetic" / "align" / "shares.png").exists()
-    assert output.count("macro") == 2, "one table for align, one for uniform beside it"
-    page = (tiny / "demo" / "synthetic" / "report" / "index.html").read_text()
+    runs = tiny / "demo" / "synthetic"
+    assert (runs / "align" / "seed-1" / "shares.png").exists()
+    assert (runs / "uniform" / "seed-1" / "evals.jsonl").exists()
+    page = (runs / "report" / "index.html").read_text()
     assert "who helps whom" in page.lower()
 
 
-def test_one_run_unless_another_is_asked_for(rota, tiny):
-    code, output, error = rota("demo", "--corpus", "synthetic")
+def test_both_runs_have_a_column_of_scores_and_a_line_of_each_translation(rota, tiny):
+    code, output, error = rota("demo", "--corpus", "synthetic", "--teacher", "proportional")
     assert code == 0, error
+    names = next(line for line in output.splitlines() if line.split()[:1] == ["language"] and "proportional" in line)
+    assert names.split() == ["language", "proportional", "uniform", "proportional", "uniform"]
+    samples = output.split("Some translations:")[1].split("What it trained on")[0].split()
+    named = [word for word in samples if word in ("lato", "source", "reference", "proportional", "uniform")]
+    assert named == ["lato", "source", "reference", "proportional", "uniform"]
+    assert "--teacher proportional --beside temperature" in output
+
+
+def test_one_run_if_no_other_is_wanted(rota, tiny):
+    code, output, error = rota("demo", "--corpus", "synthetic", "--teacher", "uniform", "--beside", "none")
+    assert code == 0, error
+    assert "trained 20 steps" in output
     assert output.count("macro") == 1
     assert not (tiny / "demo" / "synthetic" / "align").exists()
 
 
 def test_a_second_time_everything_is_there_already(rota, tiny):
     assert rota("demo", "--corpus", "synthetic")[0] == 0
-    before = (tiny / "demo" / "synthetic" / "uniform" / "steps.jsonl").stat().st_mtime_ns
+    steps = tiny / "demo" / "synthetic" / "align" / "seed-1" / "steps.jsonl"
+    before = steps.stat().st_mtime_ns
     code, output, _ = rota("demo", "--corpus", "synthetic")
     assert code == 0
-    assert "is trained: 20 steps" in output
-    assert (tiny / "demo" / "synthetic" / "uniform" / "steps.jsonl").stat().st_mtime_ns == before
+    assert "Try next" in output
+    assert steps.stat().st_mtime_ns == before
 
 
 @pytest.mark.parametrize("teacher", ["mixed", "tscl", "dqn"])
 def test_another_teacher_can_be_tried(rota, tiny, teacher):
-    assert rota("demo", "--corpus", "synthetic", "--teacher", teacher)[0] == 0
+    assert rota("demo", "--corpus", "synthetic", "--teacher", teacher, "--beside", "none")[0] == 0
 
 
 def test_without_a_registry_it_says_so_and_uses_generated_languages(rota, tiny, monkeypatch):
@@ -65,18 +80,18 @@ def test_without_a_registry_it_says_so_and_uses_generated_languages(rota, tiny, 
         return prepare(config, **keywords)
 
     monkeypatch.setattr(api, "prepare", unreachable)
-    code, output, error = rota("demo")
+    code, output, error = rota("demo", "--beside", "none")
     assert code == 0, error
     assert "no package registry can be reached" in output
     assert "their scores say nothing about real ones" in output
-    assert (tiny / "demo" / "synthetic" / "uniform" / "shares.png").exists()
+    assert (tiny / "demo" / "synthetic" / "align" / "seed-1" / "shares.png").exists()
 
 
 def test_it_can_be_made_shorter_and_says_so_in_what_to_try_next(rota, tiny):
-    code, output, error = rota("demo", "--corpus", "synthetic", "--steps", "30")
+    code, output, error = rota("demo", "--corpus", "synthetic", "--steps", "30", "--beside", "none")
     assert code == 0, error
     assert "trained 30 steps" in output
-    assert "--steps 30 --teacher uniform --beside proportional" in output
+    assert "--steps 30 --teacher align --beside proportional" in output
     code, _, error = rota("demo", "--corpus", "synthetic", "--steps", "5")
     assert code == 2
     assert "--steps" in error

@@ -91,3 +91,27 @@ def test_python_users_get_at_what_they_need_without_torch():
         "import sys, rota; rota.load_config, rota.prepare, rota.train, rota.evaluate; assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+TRAIN = """
+import sys
+from rota import api
+from rota.config import parse_config
+config = parse_config({
+    "data": {
+        "corpus": "synthetic", "folder": sys.argv[1] + "/data",
+        "synthetic": {"families": {"la": {"lala": 60, "lato": 30}}, "dev": 4, "test": 4}, "subwords": {"size": 300},
+    },
+    "student": {"preset": "tiny", "width": 8, "heads": 2, "feedforward": 8, "layers": 1, "lr_warmup": 1},
+    "teacher": "uniform",
+    "training": {"steps": 2, "tokens": 60, "validate_every": 2, "checkpoint_every": 2, "tensorboard": False},
+})
+api.train(config, sys.argv[1] + "/run")
+loaded = [name for name in ("sacrebleu", "lxml", "transformers", "matplotlib") if name in sys.modules]
+assert not loaded, loaded
+"""
+
+
+def test_a_run_does_not_load_what_it_does_not_use(tmp_path):
+    done = subprocess.run([sys.executable, "-c", TRAIN, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

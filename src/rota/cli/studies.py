@@ -174,7 +174,7 @@ def compare(
         if found.resolved_plan is not None:
             views.console.print(power_view(found.resolved_plan, noise or folder, asked=noise is not None))
         return
-    run_suite(found, planned, folder, start=_starter(on, threads), at_once=jobs or _jobs_at_once(on, threads))
+    run_suite(found, planned, folder, start=starter(on, threads), at_once=jobs or _jobs_at_once(on, threads))
 
 
 def _check_paper(keys: dict[str, str | None]) -> None:
@@ -202,8 +202,13 @@ def _count(option: str, written: str | None) -> int | None:
     return count
 
 
-def run_suite(suite: Suite, jobs: Sequence[Job], out: Path, *, start: Start, at_once: int) -> None:
-    """Prepare the data, then run all jobs; exits with an error code if some of them did not finish."""
+def run_suite(
+    suite: Suite, jobs: Sequence[Job], out: Path, *, start: Start, at_once: int, again: str | None = None
+) -> None:
+    """Prepare the data, then run all jobs; exits with an error code if some of them did not finish.
+
+    ``again``: the command that goes on, where it is not this one and shows the results itself.
+    """
     from rota.experiments.board import Board, time_left
     from rota.experiments.jobs import check_sources, write_description
     from rota.experiments.queue import Queue, alone
@@ -219,7 +224,7 @@ def run_suite(suite: Suite, jobs: Sequence[Job], out: Path, *, start: Start, at_
         queue.prepare(views.ProgressBar)
         with StopSignal() as stop, board:
             saved = _run(queue, board, stop)
-    _say_how_it_ended(queue, out, stop, saved=saved)
+    _say_how_it_ended(queue, out, stop, saved=saved, again=again)
 
 
 def _run(queue: Queue, board: Board, stop: StopSignal) -> bool:
@@ -232,8 +237,9 @@ def _run(queue: Queue, board: Board, stop: StopSignal) -> bool:
     return True
 
 
-def _say_how_it_ended(queue: Queue, out: Path, stop: StopSignal, *, saved: bool) -> None:
-    again = f"{views.program()} {shlex.join(sys.argv[1:])}"
+def _say_how_it_ended(queue: Queue, out: Path, stop: StopSignal, *, saved: bool, again: str | None) -> None:
+    shown = again is not None
+    again = again or f"{views.program()} {shlex.join(sys.argv[1:])}"
     failures = queue.failures()
     for entry in failures:
         views.say(f"failed: {entry.job.name}: {entry.note} (log: {entry.job.run.log_path})")
@@ -246,10 +252,11 @@ def _say_how_it_ended(queue: Queue, out: Path, stop: StopSignal, *, saved: bool)
     if failures:
         views.say(f"{where}; {len(failures)} failed; try those again with: {again}")
         raise SystemExit(1)
-    views.say(f"{where}; next: {views.program()} report {out} --out {out / 'report'}")
+    if not shown:
+        views.say(f"{where}; next: {views.program()} report {out} --out {out / 'report'}")
 
 
-def _starter(where: str, threads: int) -> Start:
+def starter(where: str, threads: int) -> Start:
     """The function that starts a job: as processes on this machine, or as a task of a Ray cluster."""
     from rota.experiments import on_ray
     from rota.experiments.queue import LocalWork

@@ -261,16 +261,6 @@ def signatures(evaluation: Evaluation) -> str:
     return "\n".join(f"{found.metric}: {found.signature}" for found in first)
 
 
-def sample_table(samples: Sequence[Mapping[str, str]]) -> Group:
-    """Source, translation and reference of a few sentences."""
-    table = _table()
-    for name in ("language", "source", "translation", "reference"):
-        table.add_column(name, overflow="fold", style="dim" if name == "reference" else "")
-    for sample in samples:
-        table.add_row(*(sample[name] for name in ("language", "source", "translation", "reference")))
-    return _titled("samples", table)
-
-
 def teacher_list(configs: Mapping[str, type[TeacherConfig | CurriculumConfig]]) -> Text:
     """One line for each teacher, by family, in 80 columns; above them what to use when in doubt."""
     from rota.teachers.card import ADVICE, FAMILIES
