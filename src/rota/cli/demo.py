@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rich.table import Table
 
@@ -20,8 +20,16 @@ from rota.evaluation.evaluate import Evaluation
 from rota.evaluation.translator import read_lines
 from rota.experiments.jobs import Job, plan
 from rota.experiments.suite import Suite
-from rota.report.figures.shares import plot_shares
-from rota.report.several import report_on
+from rota.report.assemble import looks_of
+from rota.report.figures.helping import help_figure
+from rota.report.figures.results import loss_figure, source_gain_figure
+from rota.report.figures.shares import evolution, plot_shares
+from rota.report.numbers.measures import GROUPS, MACRO
+from rota.report.page import MADE_BY, Section, write_report
+from rota.report.sentences import alarms_raised, what_was_run
+from rota.report.study import read_study
+from rota.report.tables.table import Cell
+from rota.report.tables.table import Table as PageTable
 from rota.teachers import TEACHERS
 
 CORPORA: dict[str, dict[str, Any]] = {
@@ -125,20 +133,18 @@ def _show_results(
 ) -> None:
     teacher, *others = runs
     run = runs[teacher]
-    views.console.print(_score_table(evaluations))
+    scores, samples = _scores(evaluations), _samples(store, evaluations)
+    views.console.print(_score_table(scores, list(evaluations)))
     if others:
-        views.say(
-            "One seed each: a point of BLEU or two between them says nothing. rota compare asks with several seeds."
-        )
-    views.console.print("\nSome translations:", _samples(store, evaluations))
+        views.say(ONE_SEED)
+    views.console.print("\nSome translations:", _sample_table(samples))
     picture = plot_shares(run, run / "shares.png")
-    with views.ProgressBar() as progress:
-        report_on([run.parent for run in runs.values()], out, title="The demo", progress=progress)
+    page = _write_page(runs, scores, samples, out)
     program, language = views.program(), store.languages[0]
     other = "temperature" if "proportional" in runs else "proportional"
     views.console.print(
         f"\nWhat it trained on is drawn in {picture}.\n"
-        f"Look at {out / 'index.html'} in a browser: curves, shares over time, who helps whom.\n"
+        f"Look at {page} in a browser: curves, shares over time, who helps whom.\n"
         "Try next:\n"
         f"  {command} --teacher {teacher} --beside {other}   another schedule to compare with\n"
         f"  {program} translate {run} --language {language}   translate your own sentences\n"
@@ -148,40 +154,93 @@ def _show_results(
     )
 
 
-def _score_table(evaluations: Mapping[str, Evaluation]) -> Table:
+ONE_SEED: Final = (
+    "One seed each: a point of BLEU or two between them says nothing. rota compare asks with several seeds."
+)
+
+Scores = Mapping[str, Sequence[float]]
+"""By language and group of languages: BLEU of every run, then chrF of every run."""
+
+
+def _scores(evaluations: Mapping[str, Evaluation]) -> Scores:
+    first = next(iter(evaluations.values()))
+    columns = [(each, metric) for metric in ("bleu", "chrf") for each in evaluations.values()]
+    languages = {
+        arm + (" (low)" if arm in first.low_resource else ""): [each.values(metric)[arm] for each, metric in columns]
+        for arm in first.scores
+    }
+    groups = {group: [each.averages(metric)[group] for each, metric in columns] for group in first.averages("bleu")}
+    return languages | groups
+
+
+def _score_table(scores: Scores, runs: Sequence[str]) -> Table:
     """The scores of all runs beside each other, by language and on average."""
     table = Table(box=None, padding=(0, 2), show_edge=False)
     table.add_column("language", overflow="fold")
     for metric in ("BLEU", "chrF"):
-        for name in evaluations:
+        for name in runs:
             table.add_column(f"{metric}\n{name}", justify="right")
-    first = next(iter(evaluations.values()))
-    names = {arm: arm + (" (low)" if arm in first.low_resource else "") for arm in first.scores}
-    groups = list(first.averages("bleu"))
-    for name in (*names, *groups):
-        found = [
-            (each.averages(metric) if name in groups else each.values(metric))[name]
-            for metric in ("bleu", "chrf")
-            for each in evaluations.values()
-        ]
-        row = [names.get(name, name), *(f"{score:.1f}" for score in found)]
-        table.add_row(*row, style="bold" if name in groups else "")
-        if name == list(names)[-1]:
-            table.add_section()
+    for name, found in scores.items():
+        table.add_row(name, *(f"{score:.1f}" for score in found), style="bold" if name in GROUPS else "")
     return table
 
 
-def _samples(store: Store, evaluations: Mapping[str, Evaluation]) -> Table:
+Sample = Mapping[str, str]
+"""``language``, ``source`` and ``reference`` of a sentence, and its translation by the name of each run."""
+
+
+def _samples(store: Store, evaluations: Mapping[str, Evaluation]) -> Sequence[Sample]:
     """The sentence after a third of some test sets: neither chosen by hand nor the alphabetically first."""
-    table = Table(box=None, padding=(0, 2), show_edge=False, show_header=False)
-    for style in ("", "dim", ""):
-        table.add_column(overflow="fold", style=style)
+    samples = []
     for arm in (store.low_resource or store.languages)[:4]:
         pairs = store.text("test", arm)
         index = len(pairs) // 3
         source, reference = pairs[index]
         translations = {name: read_lines(found.translations[arm])[index] for name, found in evaluations.items()}
-        lines = {"source": source, "reference": reference, **translations}
-        for number, (name, text) in enumerate(lines.items()):
-            table.add_row(arm if number == 0 else "", name, text)
+        samples.append({"language": arm, "source": source, "reference": reference, **translations})
+    return samples
+
+
+def _sample_table(samples: Sequence[Sample]) -> Table:
+    table = Table(box=None, padding=(0, 2), show_edge=False, show_header=False)
+    for style in ("", "dim", ""):
+        table.add_column(overflow="fold", style=style)
+    for sample in samples:
+        language, *lines = sample.items()
+        for number, (name, text) in enumerate(lines):
+            table.add_row("" if number else language[1], name, text)
     return table
+
+
+def _write_page(runs: Mapping[str, Path], scores: Scores, samples: Sequence[Sample], out: Path) -> Path:
+    """What was seen, on a page small enough to be looked at; rota report makes a longer one."""
+    study = read_study([run.parent for run in runs.values()])
+    rows = [study.rows[name] for name in runs]
+    looks, steps = looks_of(study), study.any_run.steps
+    written = [[Cell(name), *(Cell(f"{score:.1f}") for score in found)] for name, found in scores.items()]
+    columns = ("language", *(f"{metric}, {name}" for metric in ("BLEU", "chrF") for name in runs))
+    caption = "Of the test sets; then means over languages, each of which counts the same."
+    score_table = PageTable("scores", "Test scores", caption, columns, written, text_columns=1)
+    lines = [[Cell(text) for text in sample.values()] for sample in samples]
+    sample_table = PageTable(
+        "samples", "One sentence of each", "", tuple(samples[0]), lines, text_columns=len(samples[0])
+    )
+    maps = [help_figure(row) for row in rows]
+    curves = [loss_figure(rows, rows[-1], MACRO, looks), source_gain_figure(rows, looks)]
+    whole = f"{views.program()} report {' '.join(str(run.parent) for run in runs.values())}"
+    sections = [
+        Section(
+            "summary",
+            "What came out",
+            [_opening(list(runs), steps), *([ONE_SEED] if len(runs) > 1 else [])],
+            tables=[score_table],
+        ),
+        Section("shares", "What each of them trained on", pictures=[evolution(row) for row in rows]),
+        Section("alarms", "What training noticed", points=alarms_raised(study)),
+        Section("map", "Who helps whom", pictures=[picture for picture in maps if picture is not None]),
+        Section("curves", "How they learned", pictures=[picture for picture in curves if picture is not None]),
+        Section("samples", "Translations", tables=[sample_table]),
+        Section("making", "How this was made", [f"{MADE_BY} The whole report, with every language:"], commands=[whole]),
+    ]
+    write_report(out, "The demo", what_was_run(study), sections)
+    return out / "index.html"
