@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rota import api
-from rota.config import check_before_preparing, check_goal, parse_config
+from rota.config import check_goal, parse_config
 from rota.data.division import teacher_part
 from rota.evaluation.metrics import averages
 from rota.evaluation.selection import dev_losses
@@ -15,7 +15,6 @@ from rota.measures import JointGain, JointLoss
 from rota.runs import Run
 from rota.settings import ConfigError
 from rota.teachers import Classroom
-from rota.team import Team
 from rota.training.devsets import DevSets
 from rota.training.gauges.losses import JointGainGauge
 from rota.types import Decision, SentenceLosses
@@ -226,14 +225,3 @@ def test_a_run_without_a_goal_can_be_selected_by_it_all_languages_alike(tmp_path
     api.train(config(tmp_path), tmp_path / "run")
     best = api.evaluate(tmp_path / "run", select="goal", beam=1).selection.best
     assert best.averages["goal"] == best.averages["macro"]
-
-
-@pytest.mark.parametrize(
-    ("goal", "teacher", "warned"),
-    [("lato", "tscl", True), ("lato", {"name": "tscl", "variant": "rota"}, False), (ALL, "tscl", False)],
-)
-def test_a_teacher_that_does_not_use_the_goal_says_so(tmp_path, caplog, goal, teacher, warned):
-    check_before_preparing(config(tmp_path, goal=goal, teacher=teacher), tmp_path / "run", Team())
-    assert (
-        "the teacher does not use the goal: tscl rewards every language by its own dev loss" in caplog.text
-    ) == warned

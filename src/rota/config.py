@@ -107,8 +107,9 @@ class RunConfig(Settings):
 
     @model_validator(mode="after")
     def _fit_teacher(self) -> Self:
-        """What is not written of a learned teacher follows from the length of the run."""
-        object.__setattr__(self, "teacher", self.teacher.fitted(self.training.steps, self.training.tokens))
+        """What is not written of a learned teacher follows from the length of the run, and from its goal."""
+        fitted = self.teacher.fitted(self.training.steps, self.training.tokens)
+        object.__setattr__(self, "teacher", fitted if self.goal == ALL else fitted.with_goal())
         return self
 
     @model_validator(mode="before")
@@ -188,7 +189,7 @@ def _teacher_as_begun(teacher: Settings, dumped: Mapping[str, Any]) -> Settings:
     """Before settings followed the length of a run, they had one default: for a learned teacher, the paper's."""
     own = getattr(teacher, "variant", None)
     if isinstance(teacher, TeacherConfig) and (teacher.name, own) == (dumped.get("name"), dumped.get("variant", own)):
-        kept = [name for name in teacher.follows_length if name in dumped and name not in teacher.model_fields_set]
+        kept = [name for name in teacher.follows_run if name in dumped and name not in teacher.model_fields_set]
         teacher = teacher.model_copy(update={name: dumped[name] for name in kept})
     exact = "variant" in type(teacher).model_fields and "variant" not in teacher.model_fields_set
     if not exact or dumped.get("variant") not in EXACT or dumped.get("name") != getattr(teacher, "name", None):

@@ -122,7 +122,9 @@ def test_a_run_while_it_trains_and_at_its_end(eighty):
     display = Display(views.console, title="run", languages=LONG, steps=150_000, corpus_tokens=sizes)
     display.resume(140_000, dict.fromkeys(LONG, 212_345_678), [dict.fromkeys(LONG, 12.345)])
     check_fits(display.render())
-    check_fits(views.arm_table([ArmTotals(arm, 212_345_678, 0.25, 212.3, 12.345, 11.9, 140_000, {}) for arm in LONG]))
+    for depth in (0, 2):
+        long = [ArmTotals(arm, 212_345_678, 0.25, 212.3, 12.345, 11.9, 140_000, {}, depth) for arm in LONG]
+        check_fits(views.arm_table(long))
 
 
 def scored(languages):

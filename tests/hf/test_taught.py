@@ -23,7 +23,7 @@ from rota.hf.sources import SourceGainOfExamples, lenders, with_source_of
 from rota.hf.student import Examples, ExampleSets, ModelStudent
 from rota.hf.trainer import _check as check_trainer
 from rota.hf.trainer import _probe as make_trainers_probe
-from rota.measures import Alignment, SourceGain
+from rota.measures import Alignment, JointLoss, SourceGain
 from rota.settings import ConfigError
 from rota.teachers.sb3 import read_policy
 from rota.training.turns import Window
@@ -223,6 +223,19 @@ def test_the_gain_from_the_source_is_that_of_right_over_wrong_sources():
     seen = training.rotated("az", 50, 0).tolist()
     assert seen[0] == 0
     assert training.rotated("az", 50, 1)[0] in (seen[-1], seen[-1] + 1)
+
+
+def test_the_joint_loss_is_that_of_the_goal():
+    """An example of az has 2 label tokens and one of tr 5; az has too few for its share of 40 tokens."""
+    rows = {arm: [{"labels": [7] * size}] * count for arm, size, count in (("az", 2, 6), ("tr", 5, 50), ("be", 3, 9))}
+    sizes = {arm: np.array([len(row["labels"]) for row in some]) for arm, some in rows.items()}
+    joint = ExampleSets(rows, sizes, {"az": 0.75, "tr": 0.25}).joint(JointLoss(tokens=40))
+    assert joint.target_lengths.tolist() == [2] * 6 + [5] * 2
+    sums = np.array([2 * 4.0] * 6 + [5 * 1.0] * 2)  # 4 nats a token of az, 1 of tr
+    assert sums @ joint.weights / joint.tokens == pytest.approx(0.75 * 4 + 0.25 * 1)
+    alike = ExampleSets(rows, sizes, dict.fromkeys(rows, 1 / 3)).joint(JointLoss(tokens=30))
+    assert alike.target_lengths.tolist() == [2] * 5 + [5] * 2 + [3] * 3
+    assert alike.weights is None
 
 
 def test_sources_are_lent_by_the_nearest_length():

@@ -77,6 +77,7 @@ CASES = {
     "weight-change": {"name": "weight-change", "decide_every": 3, "warmup": 10},
     "tscl": {"name": "tscl", "warmup": 10},
     "tscl without a warm-up": {"name": "tscl", "warmup": None, "reward_scale": "quantiles"},
+    "tscl rewarded by the goal": {"name": "tscl", "warmup": 10, "reward_batch": "joint"},
     "tscl naive": {"name": "tscl", "warmup": 10, "algorithm": "naive", "window": 3},
     "tscl window": {"name": "tscl", "warmup": 10, "algorithm": "window", "policy": "boltzmann", "window": 3},
     "tscl sampling": {"name": "tscl", "warmup": 10, "algorithm": "sampling", "first_visits": "after-warmup"},

@@ -12,6 +12,7 @@ from rota import api
 from rota.config import as_begun, check_durations, parse_config, parse_recorded
 from rota.runs import Run
 from rota.settings import ConfigError
+from rota.teachers import teacher_from
 from rota.teachers.bandits.tscl import TSCL
 from rota.teachers.rewards import SameArmGain
 
@@ -234,3 +235,9 @@ def test_untried_languages_come_first_and_their_first_reward_counts_in_full():
     again = TSCL(("az", "be"), np.random.default_rng(1), SameArmGain("skip"), untried_first=True)
     again.load_state_dict(json.loads(json.dumps(teacher.state_dict())))
     assert again.values().tolist() == teacher.values().tolist()
+
+
+@pytest.mark.parametrize("algorithm", ["naive", "window"])
+def test_slopes_have_no_first_reward_that_a_short_run_could_leave_out(algorithm):
+    fitted = teacher_from({"name": "tscl", "algorithm": algorithm}).fitted(1_500, 750)
+    assert (fitted.first_reward, fitted.decide_every) == ("raw", 10)

@@ -253,14 +253,14 @@ def train_with_display(
 
 def _say_how_it_ended(loop: Loop, run: Path, *, trained_now: bool) -> None:
     """What the run saw, by arm where no panel has shown it, then in a line; and what to do next."""
-    from rota.report.ending import arm_totals, what_it_saw, what_next
+    from rota.report.ending import totals_by_language, what_it_saw, what_next
     from rota.report.study import StudyRun
 
     if loop.team.size > 1 and not loop.team.first:
         return
     found = StudyRun(run, run.name)
     if trained_now and not views.console.is_terminal:
-        views.console.print(views.arm_table(arm_totals(found)))
+        views.console.print(views.arm_table(totals_by_language(found)))
     done = "trained" if trained_now else f"{run} is trained:"
     views.say(f"{done} {_steps(loop)} on {what_it_saw(found)}")
     if loop.stopping is not None and loop.stopped_early and loop.step < loop.steps:
@@ -299,6 +299,7 @@ def _say_where_it_begins(loop: Loop, until: int | None) -> None:
 
 def _display(config: RunConfig, run: Path, loop: Loop) -> Display:
     from rota.runs import Run
+    from rota.runs.arms import arm_lines
     from rota.training.listeners import Display
 
     title = f"{run.name} ({config.teacher.name})"
@@ -311,6 +312,7 @@ def _display(config: RunConfig, run: Path, loop: Loop) -> Display:
         goal=sets.goal,
         language_of=sets.language_of,
         corpus_tokens=sets.train_tokens,
+        lines=arm_lines(Run(run)),
     )
     display.resume(loop.step, loop.seen, (entry["dev_loss"] for entry in Run(run).read("validations")))
     display.alarms = [f"step {entry['step']:,}: {entry['text']}" for entry in Run(run).read("alarms")]

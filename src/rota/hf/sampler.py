@@ -72,7 +72,8 @@ class LessonSampler(Sampler[int]):
             lr_warmup=lr_warmup,
             goal=resolve(goal, tuple(sizes), low),
         )
-        self.config = teacher_from(teacher).fitted(steps, self.classroom.update_tokens)
+        fitted = teacher_from(teacher).fitted(steps, self.classroom.update_tokens)
+        self.config = fitted if goal == ALL else fitted.with_goal()
         self.config.check(steps)
         teacher_rng = np.random.default_rng([seed, zlib.crc32(b"teacher")])
         self.turns = Turns(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.optim import Optimizer
 
+from rota.goal import is_alike
 from rota.measures import RECENT_DECAY, DevLoss, GroupLosses, JointLoss, RewardWeights, Weights
 from rota.student.gradients import NetworkGradient, directions_after, dots
 from rota.training.devsets import Groups
@@ -72,9 +73,17 @@ class ExampleSets:
         return {arm: self._some(arm, np.arange(len(self.rows[arm])), measure.tokens) for arm in self.languages}
 
     def joint(self, measure: JointLoss) -> Examples:
-        each = max(1, measure.tokens // len(self.languages))
-        parts = [self._some(arm, np.arange(len(self.rows[arm])), each) for arm in self.languages]
-        return _together(parts)
+        """As many tokens of every data set; with a goal as it weighs them, by tokens and by weights of the examples."""
+        if is_alike(self.goal, self.languages):
+            each = max(1, measure.tokens // len(self.languages))
+            return _together([self._some(arm, np.arange(len(self.rows[arm])), each) for arm in self.languages])
+        parts = [
+            self._some(arm, np.arange(len(self.rows[arm])), max(1, int(measure.tokens * weight)))
+            for arm, weight in self.goal.items()
+        ]
+        batch = _together(parts)
+        factors = np.array(list(self.goal.values())) * batch.tokens / np.array([part.tokens for part in parts])
+        return replace(batch, weights=np.repeat(factors, [part.sentences for part in parts]))
 
     def groups(self, measure: GroupLosses) -> Groups:
         groups = [group for arm in self.languages for group in self._groups(arm, measure)]

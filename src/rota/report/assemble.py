@@ -43,6 +43,7 @@ from rota.report.sentences import (
 from rota.report.single import advice_section, cost_section, saw_section, score_section
 from rota.report.study import MAIN_TABLES, Row, Study, read_study
 from rota.report.tables.budgets import budget_table, convergence_tables, cost_table, data_table, epoch_table
+from rota.report.tables.groups import arm_share_table
 from rota.report.tables.planned import plan_points, plan_sentences, planned_headlines, planned_table
 from rota.report.tables.pooled import equal_time_tables, pooled_tables
 from rota.report.tables.scores import ablation_tables, average_tables, language_tables
@@ -242,8 +243,10 @@ def _curves(study: Study, baseline: Row) -> Section:
 def _schedules(study: Study) -> Section:
     rows = study.main
     pictures = [proportions(study, rows), *(evolution(row) for row in rows if row.learned)]
+    by_language = arm_share_table(study, rows)
     epochs = epoch_table(rows, list(study.any_run.sizes))
-    return Section("schedules", "What the schedules did", pictures=pictures, tables=[epochs] if epochs.rows else [])
+    tables = [by_language] if by_language is not None else [epochs] if epochs.rows else []
+    return Section("schedules", "What the schedules did", pictures=pictures, tables=tables)
 
 
 def _teachers(study: Study) -> Section:

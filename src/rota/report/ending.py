@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rota.goal import goal_mean, is_alike
 from rota.report.numbers.advice import trend
 from rota.report.sentences import plural
 from rota.report.study import StudyRun
+from rota.runs.arms import arm_lines, dev_sets_of
 from rota.types import Arm
 
 NAMED: Final = 4
@@ -28,6 +29,7 @@ class ArmTotals:
     lowest: float | None
     lowest_step: int | None
     scores: Mapping[str, float]  # of sampled dev sentences: bleu, chrf
+    depth: int = 0  # in a list by language, where ``arm`` may be a language or a source: 0, and its arms below it
 
     @property
     def words(self) -> str:
@@ -59,6 +61,39 @@ def arm_totals(run: StudyRun) -> list[ArmTotals]:
             )
         )
     return found
+
+
+def totals_by_language(run: StudyRun) -> list[ArmTotals]:
+    """The most trained language first, and its arms below it if it has several.
+
+    A language has the sums of its arms, and the dev loss if it has one dev set: its arms then have none of their own.
+    """
+    of = {each.arm: each for each in arm_totals(run)}
+    lines = arm_lines(run, {arm: each.tokens for arm, each in of.items()})
+    measured = dev_sets_of(lines, {arm: run.language_of(arm) for arm in of})
+    found = []
+    for line in lines:
+        some = [of[arm] for arm in line.arms]
+        total = some[0] if len(some) == 1 else _sum_of(some)
+        if line not in measured:
+            total = replace(total, dev_loss=None, lowest=None, lowest_step=None, scores={})
+        found.append(replace(total, arm=line.name, depth=line.depth))
+    return found
+
+
+def _sum_of(some: Sequence[ArmTotals]) -> ArmTotals:
+    """Together; dev losses are those of the first."""
+    tokens, share = sum(each.tokens for each in some), sum(each.share for each in some)
+    return replace(some[0], tokens=tokens, share=share, epochs=epochs_of(some))
+
+
+def epochs_of(arms: Sequence[ArmTotals]) -> float | None:
+    """How often their texts were gone through as one text: tokens of all arms, divided by those of their texts."""
+    trained = [each for each in arms if each.epochs]
+    text = sum(each.tokens / each.epochs for each in trained if each.epochs)
+    if len(trained) < len(arms) or not text:  # the length of a text that was not trained on is not known
+        return None
+    return sum(each.tokens for each in arms) / text
 
 
 def what_it_saw(run: StudyRun) -> str:

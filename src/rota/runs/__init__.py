@@ -1,6 +1,7 @@
 """One run's folder. Training writes into it, everything else reads it, and this is the only place that knows its files.
 
 ``run.py``          :class:`Run`: where each file lies, what ``run.json`` says, the lock, how far the run is
+``arms.py``         the arms of a run by language and by source, in the order in which they are listed
 ``records.py``      the ``.jsonl`` files: appended to, cut back when a run resumes, read plain or compressed
 ``checkpoints.py``  which checkpoints there are and which are intact; ``tensors.py`` reads and writes their arrays
 ``earlier.py``      what checkpoints of earlier versions say, in the words of this one

@@ -198,8 +198,9 @@ class TeacherConfig(Settings, ABC):
     later: ClassVar[tuple[str, ...]] = ()
     """Settings that are younger than their teacher: they are written only where used, so fingerprints stay the same."""
 
-    follows_length: ClassVar[tuple[str, ...]] = ()
-    """Settings that :meth:`fitted` changes although they once had one default: a run begun then keeps its own."""
+    follows_run: ClassVar[tuple[str, ...]] = ()
+    """Settings that :meth:`fitted` or :meth:`with_goal` changes although they once had one default: a run begun then
+    keeps its own."""
 
     @model_serializer(mode="wrap")
     def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -268,6 +269,10 @@ class TeacherConfig(Settings, ABC):
             raise ConfigError(f"{lasts}: the teacher would never decide; write for example teacher.warmup: 10%")
         if self.curriculum is not None:
             self.curriculum.check(steps)
+
+    def with_goal(self) -> TeacherConfig:
+        """The config for a run with a goal: of what is not written, what makes the teacher follow the goal."""
+        return self
 
     def instead_of_goal(self) -> str | None:
         """What the teacher follows in a run with a goal, and the remedy, if that is not the goal."""
@@ -378,8 +383,9 @@ class LearnedConfig(TeacherConfig, ABC):
         """Refuses settings of rewards that do not go together."""
         if reward_batch != "rotating" and self.reward_weights != "raw":
             raise ValueError(f"reward_weights is {self.reward_weights!r}, which needs reward_batch: rotating")
-        if reward_batch == "rotating" and self.observe_every not in (None, self.decide_every):
-            raise ValueError(f"observe_every is {self.observe_every}; a rotating reward is of one choice: leave it out")
+        if reward_batch in ("joint", "rotating") and self.observe_every not in (None, self.decide_every):
+            kind = f"a {reward_batch} reward is of one choice"
+            raise ValueError(f"observe_every is {self.observe_every}; {kind}: leave it out")
 
     def block(self, to: SizeChange, decide_every: int, warmup: int) -> int:
         """Updates of a choice in another size; those of ``variant: rota`` stay long, though they are then fewer."""

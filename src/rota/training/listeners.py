@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rota.goal import ALL, Goal, goal_mean, is_alike, resolve
+from rota.runs.arms import ArmLine, dev_sets_of, is_grouped
 from rota.training.spot_checks import SpotCheck
 from rota.types import Alarm, Arm, Decision
 
@@ -65,12 +66,15 @@ class Display:
         goal: Goal | None = None,
         language_of: Mapping[Arm, Arm] | None = None,
         corpus_tokens: Mapping[Arm, int] | None = None,
+        lines: Sequence[ArmLine] = (),
     ) -> None:
         self.console, self.title, self.languages, self.steps = console, title, languages, steps
         self.language_of = language_of or {language: language for language in languages}
         self.arms = tuple(self.language_of)
         self.goal = goal or resolve(ALL, languages)
         self.corpus_tokens = corpus_tokens or {}  # target tokens of an epoch
+        self.lines = tuple(lines) if is_grouped(lines) else tuple(ArmLine(0, arm, (arm,)) for arm in self.arms)
+        self._dev_sets = dev_sets_of(self.lines, self.language_of)
         self.step = 0
         self.loss: float | None = None
         self.seen = dict.fromkeys(self.arms, 0)
@@ -156,7 +160,10 @@ class Display:
         return f"loss {loss} | {(after - before) / seconds:,.0f} tokens/s | {_clock(left)} left"
 
     def _languages(self) -> Table:
-        """Of each arm its tokens, their share, epochs, and the dev loss of its language; the 24 most trained."""
+        """Of each arm its tokens, their share, epochs, and the dev loss of its language; arms of one language below it.
+
+        Of more than 24 lines, the 24 languages that were trained most.
+        """
         table = Table(box=None, padding=(0, 1), show_edge=False)
         for name in ("language", "tokens", "share", "", "epochs", "dev loss", "lowest"):
             if name == "language":
@@ -164,24 +171,29 @@ class Display:
             else:
                 table.add_column(name, justify="left" if not name else "right", no_wrap=bool(name))
         total = max(1, sum(self.seen.values()))
-        largest = max(1, *self.seen.values())
-        shown = sorted(self.arms, key=lambda arm: -self.seen[arm])[:24] if len(self.arms) > 24 else self.arms
-        for arm in shown:
-            bar = ProgressBar(total=largest, completed=self.seen[arm], width=12)
-            table.add_row(
-                arm,
-                f"{self.seen[arm]:,}",
-                f"{self.seen[arm] / total:.1%}",
-                bar,
-                self._epochs(arm),
-                _number(self.dev_loss.get(self.language_of[arm])),
-                _number(self.best.get(self.language_of[arm])),
-            )
+        largest = max(1, *map(self._tokens, self.lines))
+        for line in self._shown():
+            tokens, measured = self._tokens(line), self._dev_sets.get(line)
+            losses = [
+                "" if measured is None else _number(losses.get(measured)) for losses in (self.dev_loss, self.best)
+            ]
+            bar = ProgressBar(total=largest, completed=tokens, width=12)
+            table.add_row(line.indented, f"{tokens:,}", f"{tokens / total:.1%}", bar, self._epochs(line), *losses)
         return table
 
-    def _epochs(self, arm: Arm) -> str:
-        """How often the arm's corpus has been gone through."""
-        return f"{self.seen[arm] / self.corpus_tokens[arm]:.1f}" if self.corpus_tokens.get(arm) else "-"
+    def _shown(self) -> Sequence[ArmLine]:
+        if len(self.lines) <= 24:
+            return self.lines
+        languages = [line for line in self.lines if line.depth == 0]
+        return sorted(languages, key=lambda line: -self._tokens(line))[:24]
+
+    def _tokens(self, line: ArmLine) -> int:
+        return sum(self.seen[arm] for arm in line.arms)
+
+    def _epochs(self, line: ArmLine) -> str:
+        """How often the text of the arms has been gone through, as one text."""
+        size = sum(self.corpus_tokens.get(arm, 0) for arm in line.arms)
+        return f"{self._tokens(line) / size:.1f}" if size else "-"
 
 
 def _number(value: float | None) -> str:

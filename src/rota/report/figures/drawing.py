@@ -34,6 +34,10 @@ NAMED = {arm: colour for arms, colours in FAMILIES.items() for arm, colour in zi
 OTHERS = ("#1060D0", "#F5B04C", "#20825A", "#AB3592", "#66AEF5", "#B8480A", "#F0E442", "#666666")
 
 
+LIGHTEST = 0.6
+"""Of the way to white: the lightest shade of a language's colour."""
+
+
 def language_colours(languages: Sequence[Arm]) -> dict[Arm, str]:
     """The paper's languages have their own colours; others take turns through the palette."""
     others = [arm for arm in languages if arm not in NAMED]
@@ -41,6 +45,15 @@ def language_colours(languages: Sequence[Arm]) -> dict[Arm, str]:
     free = [colour for colour in OTHERS if colour not in taken]
     turn = {arm: free[index % len(free)] for index, arm in enumerate(others)}
     return {arm: NAMED.get(arm) or turn[arm] for arm in languages}
+
+
+def shades(colour: str, count: int) -> list[str]:
+    """The colour itself and lighter ones, for arms of one language beside each other."""
+    if count == 1:
+        return [colour]
+    parts = [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
+    lighter = [LIGHTEST * number / (count - 1) for number in range(count)]
+    return ["#" + "".join(f"{round(part + (255 - part) * share):02x}" for part in parts) for share in lighter]
 
 
 def line_colours(languages: Sequence[Arm]) -> dict[Arm, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,18 +17,45 @@ from rota.report.figures.drawing import (
     language_colours,
     language_legend,
     percent_axis,
+    shades,
     step_axis,
 )
 from rota.report.sentences import and_list, plural
 from rota.report.study import Row, Study, StudyRun
 from rota.runs import Run
+from rota.runs.arms import ArmLine, arm_lines, is_grouped
 from rota.types import Arm, FloatArray
 
+FAMILY_ORDER = ("az", "tr", "be", "ru", "gl", "pt", "sk", "cs")
 
-def in_family_order(run: StudyRun) -> list[Arm]:
-    """Arms as they lie in bars: relatives beside each other where the colours know them, else as in the corpus."""
-    known = [arm for arm in language_colours(["az", "tr", "be", "ru", "gl", "pt", "sk", "cs"]) if arm in run.arms]
-    return [*known, *(arm for arm in run.arms if arm not in known)]
+
+def in_family_order(run: Run) -> list[Arm]:
+    """Arms as they lie in bars: relatives beside each other where the colours know them, else as in the corpus.
+
+    Arms of one language are beside each other.
+    """
+    arms = {line.name: line.arms for line in _languages(run)}
+    known = [name for name in FAMILY_ORDER if name in arms]
+    return [arm for name in (*known, *(name for name in arms if name not in known)) for arm in arms[name]]
+
+
+def arm_colours(run: Run) -> dict[Arm, str]:
+    """Those of languages, in the order of bars; arms of one language have shades of its colour."""
+    languages = _languages(run)
+    colours = language_colours([line.name for line in languages])
+    of_arms = {line.arms: shades(colours[line.name], len(line.arms)) for line in languages}
+    found = {arm: shade for arms, some in of_arms.items() for arm, shade in zip(arms, some, strict=True)}
+    return {arm: found[arm] for arm in in_family_order(run)}
+
+
+def by_language(run: Run, shares: Mapping[Arm, float]) -> dict[str, float]:
+    """Shares of languages, the largest first."""
+    found = {line.name: sum(shares[arm] for arm in line.arms) for line in _languages(run)}
+    return dict(sorted(found.items(), key=lambda each: -each[1]))
+
+
+def _languages(run: Run) -> list[ArmLine]:
+    return [line for line in arm_lines(run) if line.depth == 0]
 
 
 def counted(row: Row) -> list[StudyRun]:
@@ -52,10 +79,10 @@ def proportions(study: Study, rows: Sequence[Row]) -> Picture:
     }
     bars |= {row.short: mean_shares(row) for row in rows if counted(row)}
     begun = [row.short for row in rows if counted(row) and not row.finished]
-    languages, colours = in_family_order(run), language_colours(in_family_order(run))
+    colours, grouped = arm_colours(run), is_grouped(arm_lines(run))
     with canvas(1.3 + 0.3 * len(bars)) as (figure, [axes]):
         left = np.zeros(len(bars))
-        for arm in languages:
+        for arm in colours:
             widths = np.array([shares[arm] for shares in bars.values()])
             drawn = axes.barh(
                 list(bars), widths, left=left, color=colours[arm], edgecolor=PAGE, linewidth=0.6, label=arm
@@ -68,14 +95,18 @@ def proportions(study: Study, rows: Sequence[Row]) -> Picture:
         axes.grid(visible=False)
         axes.set(xlim=(0, 1), xlabel="share of the target tokens")
         percent_axis(axes.xaxis)
-        language_legend(figure, axes)
+        language_legend(figure, axes, columns=4 if grouped else 8)
+        every, looks = ("arm", GROUPED) if grouped else ("language", RELATED)
         caption = (
             f"Proportions of data seen during training, mean over the finished runs. {_none_finished(begun)}"
-            "Above the line two references: every language the same, and the corpus. Related languages have related "
-            "colours, as in the paper: the low-resource one is dark, its relative light."
+            f"Above the line two references: every {every} the same, and the corpus. {looks}"
         )
-        alt = f"Stacked bars of language shares. {_none_finished(begun)}" + "; ".join(map(_spoken, bars, bars.values()))
+        alt = f"Stacked bars of {every} shares. {_none_finished(begun)}" + "; ".join(map(_spoken, bars, bars.values()))
         return finish(figure, name="proportions", title="What each schedule trained on", caption=caption, alt=alt)
+
+
+RELATED = "Related languages have related colours, as in the paper: the low-resource one is dark, its relative light."
+GROUPED = "Arms of one language lie beside each other, in shades of one colour."
 
 
 def _none_finished(names: Sequence[str]) -> str:
@@ -95,13 +126,12 @@ def _spoken(name: str, shares: dict[Arm, float]) -> str:
 def evolution(row: Row) -> Picture:
     """Stacked areas of the language shares in windows, mean over seeds; the legend has those of the whole run."""
     runs, overall = counted(row), mean_shares(row)
-    languages = in_family_order(runs[0])
-    colours = language_colours(languages)
+    colours, grouped = arm_colours(runs[0]), is_grouped(arm_lines(runs[0]))
     ends = runs[0].history.ends
-    shares = {arm: mean_over([run.history.shares[arm] for run in runs]) for arm in languages}
+    shares = {arm: mean_over([run.history.shares[arm] for run in runs]) for arm in colours}
     steps = np.concatenate([[0.0], ends])
     levels = [np.concatenate([share[:1], share]) for share in shares.values()]
-    labels = [f"{arm} {overall[arm]:.1%}" for arm in languages]
+    labels = [f"{arm} {overall[arm]:.1%}" for arm in colours]
     with canvas(3.15) as (figure, [axes]):
         axes.stackplot(
             steps, levels, labels=labels, colors=list(colours.values()), step="pre", edgecolor=PAGE, linewidth=0.2
@@ -110,13 +140,16 @@ def evolution(row: Row) -> Picture:
         step_axis(axes)
         percent_axis(axes.yaxis)
         axes.grid(visible=False)
-        language_legend(figure, axes, columns=4)
+        language_legend(figure, axes, columns=3 if grouped else 4)
         window = ends[-1] / len(ends)
+        what, done = "arms" if grouped else "languages", "finished run" if row.finished else "unfinished run"
         caption = (
-            f"Which languages {row.title} chose, in windows of {window:,.0f} steps (1,000 of 150,000 in the paper), "
-            f"mean over {plural(len(runs), 'finished run' if row.finished else 'unfinished run')}. In the legend: the "
-            "share over all steps."
+            f"Which {what} {row.title} chose, in windows of {window:,.0f} steps (1,000 of 150,000 in the paper), "
+            f"mean over {plural(len(runs), done)}. In the legend: the share over all steps."
         )
+        if grouped:
+            sums = ", ".join(f"{name} {share:.1%}" for name, share in by_language(runs[0], overall).items())
+            caption += f" {GROUPED} By language: {sums}."
         alt = f"Stacked areas over the steps of {row.title}; over all steps {_spoken('', overall)[2:]}"
         title = f"Evolution of the policy: {row.short}"
         return finish(figure, name=f"evolution-{row.name}", title=title, caption=caption, alt=alt)
@@ -151,8 +184,9 @@ def share_windows(run: Run, windows: int = WINDOWS) -> tuple[FloatArray, dict[Ar
 
 def plot_shares(run: Path, path: Path) -> Path:
     """Stacked areas of the language shares, saved as a picture; the legend gives the share over the whole run."""
-    ends, shares = share_windows(Run(run))
-    colours = language_colours(list(shares))
+    ends, by_arm = share_windows(Run(run))
+    colours = arm_colours(Run(run))
+    shares = {arm: by_arm[arm] for arm in colours}
     figure = Figure(figsize=(8, 4), layout="constrained")
     axes = figure.subplots()
     steps = np.concatenate([[0.0], ends])

@@ -1,14 +1,18 @@
-"""What a run trained on, summed up by language, direction and source where these have several arms."""
+"""What a run, or each schedule, trained on: by language, direction and source where these have several arms."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from rota.report.ending import ArmTotals, arm_totals
+from rota.report.ending import ArmTotals, arm_totals, epochs_of
 from rota.report.numbers.contrasts import NO_VALUE
-from rota.report.study import StudyRun
+from rota.report.study import Row, Study, StudyRun
 from rota.report.tables.table import Cell, Table
+from rota.runs.arms import ArmLine, arm_lines, is_grouped, languages_of, source_of
 from rota.types import Arm
+
+NEST = "\N{EN DASH} "
+"""Before an arm below its language, as in the table of the corpus."""
 
 Groups = Mapping[str, list[Arm]]
 """The arms of each group."""
@@ -25,7 +29,7 @@ def group_table(run: StudyRun) -> Table | None:
             tokens, share, epochs = (
                 sum(each.tokens for each in found),
                 sum(each.share for each in found),
-                _epochs(found),
+                epochs_of(found),
             )
             written = [f"{len(arms)}", f"{pairs:,}", f"{pairs / total_pairs:.1%}", f"{tokens:,}", f"{share:.1%}"]
             end = NO_VALUE if epochs is None else f"{epochs:.1f}"
@@ -43,9 +47,9 @@ def group_table(run: StudyRun) -> Table | None:
 def arm_groups(run: StudyRun) -> dict[str, Groups]:
     """By language, by direction and by source; only groupings that put several arms together."""
     ways: dict[str, Callable[[Arm], str]] = {
-        "language": lambda arm: _languages(run, arm),
+        "language": lambda arm: languages_of(run, arm),
         "direction": lambda arm: f"{run.route(arm).source}-{run.route(arm).target}",
-        "source": lambda arm: _source(run, arm),
+        "source": lambda arm: source_of(run, arm),
     }
     found: dict[str, Groups] = {}
     for kind, key in ways.items():
@@ -58,25 +62,46 @@ def arm_groups(run: StudyRun) -> dict[str, Groups]:
     return found
 
 
-def _languages(run: StudyRun, arm: Arm) -> str:
-    """The language that an arm translates from or into, beside the common one; of a pair of others, both."""
-    route, pivot = run.route(arm), run.setting("config.data").get("target", "en")
-    return " and ".join(sorted({route.source, route.target} - {pivot}))
+def arm_share_table(study: Study, rows: Sequence[Row]) -> Table | None:
+    """What each schedule trained on: a line for every language, those of its arms below it; None where there are none.
 
-
-def _source(run: StudyRun, arm: Arm) -> str:
-    """The source of the config that an arm is text of, in any direction; else the language's own text."""
-    route = run.route(arm)
-    name = arm.removeprefix(f"{route.source}-{route.target}.")
-    sources = run.setting("config.data").get("sources") or {}
-    of = [source for source in sources if name == source or name.startswith(f"{source}.")]
-    return max(of, key=len) if of else f"own text of {_languages(run, arm)}"
-
-
-def _epochs(arms: Sequence[ArmTotals]) -> float | None:
-    """Tokens of all arms, divided by those of their texts."""
-    trained = [each for each in arms if each.epochs]
-    text = sum(each.tokens / each.epochs for each in trained if each.epochs)
-    if len(trained) < len(arms) or not text:  # the length of a text that was not trained on is not known
+    A page of languages with one arm each has the table of epochs instead.
+    """
+    lines, shown = arm_lines(study.any_run), [row for row in rows if row.finished]
+    if not is_grouped(lines) or not shown:
         return None
-    return sum(each.tokens for each in arms) / text
+    pairs = study.any_run.arms
+    totals = {row.name: {seed: _by_arm(run) for seed, run in row.finished.items()} for row in shown}
+    cells, data = [], []
+    for line in lines:
+        size = sum(pairs[arm] for arm in line.arms)
+        named = Cell(f"{NEST * line.depth}{line.name}", alone=line.name)
+        found = [{seed: _share_and_epochs(line, of) for seed, of in totals[row.name].items()} for row in shown]
+        written = [Cell(_mean_of(list(each.values()))) for each in found]
+        cells.append([named, Cell(f"{size:,}"), Cell(f"{size / sum(pairs.values()):.1%}"), *written])
+        for row, by_seed in zip(shown, found, strict=True):
+            for seed, (share, epochs) in by_seed.items():
+                about = {"row": row.name, "seed": seed, "line": line.name, "arms": len(line.arms)}
+                data.append({**about, "share": share, "epochs": epochs})
+    caption = (
+        "Share of the target tokens, mean over the finished runs, and in brackets how often the text was gone through. "
+        "A language has the sums of its arms, which stand below it."
+    )
+    columns = ("language or arm", "pairs", "of the corpus", *(row.short for row in shown))
+    title = "What each schedule trained on, by language"
+    return Table("arm-shares", title, caption, columns, cells, text_columns=1, data=data)
+
+
+def _by_arm(run: StudyRun) -> dict[Arm, ArmTotals]:
+    return {each.arm: each for each in arm_totals(run)}
+
+
+def _share_and_epochs(line: ArmLine, totals: Mapping[Arm, ArmTotals]) -> tuple[float, float | None]:
+    some = [totals[arm] for arm in line.arms]
+    return sum(each.share for each in some), some[0].epochs if len(some) == 1 else epochs_of(some)
+
+
+def _mean_of(found: Sequence[tuple[float, float | None]]) -> str:
+    shares, epochs = [share for share, _ in found], [epochs for _, epochs in found if epochs is not None]
+    share = f"{sum(shares) / len(shares):.1%}"
+    return f"{share} ({sum(epochs) / len(epochs):.1f})" if epochs else share

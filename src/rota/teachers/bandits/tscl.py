@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Self, Unpack
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final, Literal, Self, Unpack
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from rota.measures import DevLoss, JointGain
+from rota.measures import DevLoss, JointGain, JointLoss
 from rota.settings import Count, Duration
 from rota.teachers.bandits.base import Bandit, Policy
 from rota.teachers.bandits.matiisen import Naive, Sampling, Window
@@ -21,6 +21,7 @@ from rota.teachers.base import (
     LearnedConfig,
     LossKind,
     SizeChange,
+    TeacherConfig,
     Variant,
     WarmupConfig,
     WarmupField,
@@ -50,6 +51,13 @@ OWN_ROTA: dict[str, Any] = {
     "epsilon": 0.16,
 }
 """What ``variant: rota`` sets. It is told nothing of the warm-up; of arms that make the goal worse it wants less."""
+
+
+SLOPES: Final = ("naive", "window")
+"""Algorithms without rewards: they fit slopes to the losses of each language."""
+
+OF_GOAL: Final = ("joint", "rotating")
+"""Reward batches of all languages that count, which give the gain of a choice."""
 
 
 class TSCL(Bandit):
@@ -113,6 +121,7 @@ class TSCLConfig(LearnedConfig):
         reference="the paper, Algorithm 1; Matiisen et al. 2017, Teacher-Student Curriculum Learning",
     )
     later: ClassVar[tuple[str, ...]] = ("reward_weights",)
+    follows_run: ClassVar[tuple[str, ...]] = ("reward_batch", "absolute")
     name: Literal["tscl"] = "tscl"
     warmup: WarmupField = Field(
         WarmupConfig(until=Duration("16k"), inform="all"),
@@ -124,7 +133,9 @@ class TSCLConfig(LearnedConfig):
     alpha: float = Field(0.1, gt=0, le=1, description="weight of the newest reward (online, naive; paper: 0.1)")
     window: Count = Field(10, ge=2, description="losses or rewards remembered (naive, window, sampling; Matiisen: 10)")
     epsilon: float = Field(0.1, ge=0, le=1, description="probability of a random choice (paper: 0.1)")
-    absolute: bool = Field(True, description="rank by |Q| (both papers; Matiisen's code: false)")
+    absolute: bool = Field(
+        True, description="rank by |Q| (both papers; Matiisen's code: false); false if reward_batch is joint"
+    )
     first_reward: FirstReward = Field(
         "raw",
         description="raw: minus the first loss (Algorithm 1); skip: none; untried: none, and languages without a "
@@ -138,10 +149,11 @@ class TSCLConfig(LearnedConfig):
     reward_scale: ScaleName = Field(
         "none", description="rewards as they are, by running quantiles, as z-score, or as advantage over the expected"
     )
-    reward_batch: Literal["current-language", "first-arm-train", "rotating"] = Field(
+    reward_batch: Literal["current-language", "joint", "first-arm-train", "rotating"] = Field(
         "current-language",
-        description="dev batch of the language played, or one training batch of the first language; rotating: dev "
-        "sentences of the goal, others for every choice, before and after it",
+        description="dev batch of the language played; joint: multilingual dev batch, as the goal weighs the languages "
+        "(the default of a run with a goal); first-arm-train: one training batch of the first language (released); "
+        "rotating: dev sentences of the goal, others for every choice, before and after it",
     )
     reward_tokens: Count = Field(8_000, ge=1, description="tokens of the reward batch (paper: 8k)")
     reward_loss: LossKind = Field("plain", description="cross-entropy, or label-smoothed as in the released code")
@@ -150,16 +162,20 @@ class TSCLConfig(LearnedConfig):
     @classmethod
     def _fill_in(cls, values: Any) -> Any:
         inform: dict[Variant, Inform] = {"scaled": "all", "paper": "all", "released": "all", "rota": "none"}
-        return fill_in(values, {"released": RELEASED, "rota": OWN_ROTA}, inform)
+        filled = fill_in(values, {"released": RELEASED, "rota": OWN_ROTA}, inform)
+        joint = isinstance(filled, Mapping) and filled.get("reward_batch") == "joint"
+        # An arm after which the goal's loss rises does harm; after which its own loss rises, it is being forgotten.
+        return {"absolute": False, **filled} if joint else filled
 
     @model_validator(mode="after")
     def _check_rewards(self) -> Self:
         self.check_reward(self.reward_batch)
-        if self.reward_batch == "rotating" and self.algorithm in ("naive", "window"):
-            raise ValueError(f"algorithm {self.algorithm!r} fits slopes to losses; a rotating reward batch gives gains")
+        if self.reward_batch in OF_GOAL and self.algorithm in SLOPES:
+            why = f"a {self.reward_batch} reward batch gives gains"
+            raise ValueError(f"algorithm {self.algorithm!r} fits slopes to losses; {why}")
         for name in ("first_reward", "reward_scale"):
             value = getattr(self, name)
-            if self.algorithm in ("naive", "window") and value != type(self).model_fields[name].default:
+            if self.algorithm in SLOPES and value != type(self).model_fields[name].default:
                 why = f"algorithm {self.algorithm!r} fits slopes to losses and has no rewards"
                 raise ValueError(f"{name} is {value!r}, but {why}; remove it, or use online or sampling")
         return self
@@ -206,25 +222,49 @@ class TSCLConfig(LearnedConfig):
             changed["first_reward"] = "untried"
         return super().scaled(to) | changed
 
+    def with_goal(self) -> TeacherConfig:
+        """Rewarded by the gain of the goal's dev loss, unless the config or the variant names a reward batch.
+
+        ``naive`` and ``window`` have no rewards, and observations after several choices none that is of one of them.
+        """
+        one_choice = self.observe_every in (None, self.decide_every)
+        if "reward_batch" in self.model_fields_set or self.algorithm in SLOPES or not one_choice:
+            return self
+        dropped = {"absolute"} - self.model_fields_set
+        values = {name: getattr(self, name) for name in type(self).model_fields if name not in dropped}
+        changed = type(self).model_validate({**values, "reward_batch": "joint"})
+        changed.__pydantic_fields_set__.intersection_update(self.model_fields_set)  # what was written is still known
+        return changed
+
     def instead_of_goal(self) -> str | None:
-        if self.reward_batch == "rotating":
+        if self.reward_batch in OF_GOAL:
             return None
-        return "tscl rewards every language by its own dev loss; variant: rota follows the goal"
+        if self.algorithm in SLOPES:
+            return f"{self.algorithm} fits slopes to each language's own dev losses; algorithm: online follows the goal"
+        own = "its own dev loss" if self.reward_batch == "current-language" else "training text of the first one"
+        return f"tscl rewards every language by {own}; reward_batch: joint follows the goal"
 
     def economical(self, steps: int, tokens: int) -> dict[str, Any]:
-        """A choice for every update leaves 3 % of the forward and backward pass of that one for its reward."""
+        """A choice for every update leaves 3 % of the forward and backward pass of that one for its reward.
+
+        Slopes have no first reward, which is therefore not changed in a short run.
+        """
+        slopes = {"first_reward": "raw"} if self.algorithm in SLOPES else {}
         if self.variant == "rota" or steps < PAPER_STEPS:
-            return {}
+            return slopes
         most = max(1, round(0.03 * 3 * self.decide_every * tokens))
-        return {"reward_tokens": min(self.reward_tokens, most)}
+        return {**slopes, "reward_tokens": min(self.reward_tokens, most)}
 
     @property
-    def reward_measure(self) -> DevLoss | JointGain:
+    def reward_measure(self) -> DevLoss | JointLoss | JointGain:
+        smoothed = self.reward_loss == "smoothed"
         if self.reward_batch == "rotating":
             return JointGain(tokens=self.reward_tokens, weights=self.reward_weights)
+        if self.reward_batch == "joint":
+            return JointLoss(tokens=self.reward_tokens, smoothed=smoothed)
         return DevLoss(
             tokens=self.reward_tokens,
-            smoothed=self.reward_loss == "smoothed",
+            smoothed=smoothed,
             data="first-arm-train" if self.reward_batch == "first-arm-train" else "dev",
         )
 
@@ -237,7 +277,7 @@ class TSCLConfig(LearnedConfig):
             absolute=self.absolute,
         )
         first: FirstReward = "skip" if self.first_reward == "untried" else self.first_reward
-        gain = MeasuredGain() if self.reward_batch == "rotating" else SameArmGain(first)
+        gain = MeasuredGain() if self.reward_batch in OF_GOAL else SameArmGain(first)
         reward = SCALES[self.reward_scale](gain)
         if self.algorithm == "naive":
             return Naive(arms, rng, alpha=self.alpha, window=self.window, **policy)

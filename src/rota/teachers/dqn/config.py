@@ -73,7 +73,7 @@ class DQNConfig(LearnedConfig):
         reference="the paper, Algorithm 2; Mnih et al. 2013; Kumar et al. 2019",
     )
     later: ClassVar[tuple[str, ...]] = ("policy", "temperature", "reward_weights")
-    follows_length: ClassVar[tuple[str, ...]] = ("epsilon_floor",)
+    follows_run: ClassVar[tuple[str, ...]] = ("epsilon_floor",)
     name: Literal["dqn"] = "dqn"
     warmup: WarmupField = Field(
         WarmupConfig(until=Duration("16k")),

@@ -82,7 +82,7 @@ class WeightChangeConfig(TeacherConfig):
         reference="Atrio et al. 2024, Can the Variation of Model Weights be used as a Criterion for Self-Paced NMT?",
     )
     name: Literal["weight-change"] = "weight-change"
-    follows_length: ClassVar[tuple[str, ...]] = ("decide_every",)
+    follows_run: ClassVar[tuple[str, ...]] = ("decide_every",)
     decide_every: int = Field(
         50, ge=1, description="updates between two choices, over which weights are compared; fewer in a short run"
     )

@@ -81,7 +81,7 @@ class WeightsConfig(TeacherConfig):
         source="-",
         reference="a signal (what to measure) and an update rule, both to be chosen; the rows below are published ones",
     )
-    follows_length: ClassVar[tuple[str, ...]] = ("decide_every",)
+    follows_run: ClassVar[tuple[str, ...]] = ("decide_every",)
     published: ClassVar[Mapping[str, Any]] = {}
     """What ``variant: source`` sets."""
 
