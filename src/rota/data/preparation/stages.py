@@ -16,7 +16,17 @@ from typing import Final
 import numpy as np
 
 from rota.data.corpora.download import alone_in
-from rota.data.corpora.parallel import SPLITS, Corpus, ParallelText, Split, having, read_lines, warn_of_headers
+from rota.data.corpora.parallel import (
+    SPLITS,
+    Corpus,
+    ParallelText,
+    Split,
+    having,
+    read_lines,
+    some_of,
+    unreadable,
+    warn_of_headers,
+)
 from rota.data.corpora.sources import CorpusConfig, low_resource, open_corpus
 from rota.data.preparation.cleaning import KEPT, TOO_LONG, CleaningConfig
 from rota.data.preparation.digests import pack, unpack
@@ -158,7 +168,8 @@ class Preparation:
         inputs = self._partial.open([*_files(self._corpus), *(() if model is None else files_of(model))])
         with ExitStack() as stack:
             executor = self._executor(stack)
-            self._clean(executor)
+            with self._naming_all_mistakes():
+                self._clean(executor)
             subwords = self._learn_subwords()
             self._encode(executor)
         return self._assemble(subwords, inputs)
@@ -211,6 +222,19 @@ class Preparation:
                 same = frozenset((route.source, route.target)), text.origin, unit.split
                 found.setdefault(same, (name, Misfit(**misfit)))
         warn_of_misfits(dict(found.values()))
+
+    @contextmanager
+    def _naming_all_mistakes(self) -> Iterator[None]:
+        """When a text cannot be cleaned, reads those that are not cleaned yet: whatever is wrong is in one message."""
+        try:
+            yield
+        except ValueError as error:
+            units = [Unit("clean", split, name) for split in SPLITS for name in having(self._corpus, split)]
+            left = [self._corpus[unit.arm][unit.split] for unit in units if self._partial.result(unit) is None]
+            others = [problem.partition("; ")[0] for problem in unreadable(left) if problem != str(error)]
+            if not others:
+                raise
+            raise ValueError(f"{error} (other texts cannot be used either: {some_of(others, '; ')})") from None
 
     def _held_out(self) -> list[Unit]:
         return [Unit("clean", split, name) for split in ("dev", "test") for name in having(self._corpus, split)]
