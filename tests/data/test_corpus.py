@@ -155,11 +155,33 @@ def test_all_languages_without_text_are_named_at_once(tmp_path):
     for language, splits in {"az": ("train", "dev"), "be": ("train", "dev", "test"), "tr": ("dev", "test")}.items():
         for split in splits:
             write(tmp_path / f"{split}.{language}.tsv", "bir\tone\n")
-    with pytest.raises(
-        ValueError, match=r"no file .*test\.az\.tsv .*files of other languages are missing too: tr, ru\)"
-    ) as error:
+    with pytest.raises(ValueError, match=r"no file .*test\.az\.tsv \(for language 'az'\)") as error:
         open_corpus(config(tmp_path, ("az", "be", "tr", "ru")), tmp_path)
-    one_line(error)
+    others = [f"{tmp_path}/{name}.tsv" for name in ("train.tr", "train.ru", "dev.ru", "test.ru")]
+    assert f" (missing too: {', '.join(others)})" in one_line(error)
+
+
+def test_of_sixty_languages_without_text_ten_files_are_named_and_the_rest_counted(tmp_path):
+    languages = tuple(f"x{number}" for number in range(60))
+    with pytest.raises(ValueError, match="no file") as error:
+        open_corpus(config(tmp_path, languages), tmp_path)
+    assert f"{tmp_path}/dev.x3.tsv and 169 more)" in one_line(error)
+
+
+def test_all_sources_without_text_are_named_at_once(tmp_path):
+    for split in ("train", "dev", "test"):
+        write(tmp_path / f"{split}.az.tsv", "bir\tone\n")
+    sources = {name: {"language": "az", "train": f"{tmp_path}/{name}.tsv"} for name in ("web", "books")}
+    with pytest.raises(ValueError, match=r"no file .*web\.tsv .*\(missing too: .*books\.tsv\)"):
+        open_corpus(config(tmp_path, sources=sources), tmp_path)
+
+
+def test_all_pairs_of_languages_without_text_are_named_at_once(tmp_path):
+    patterns = {split: f"{tmp_path}/{split}.{{side}}" for split in ("train", "dev", "test")}
+    for name in ("train.az", "train.tr"):
+        write(tmp_path / name, "bir\n")
+    with pytest.raises(ValueError, match=r"no file .*dev\.az .*\(missing too: .*dev\.tr, .*test\.az, .*test\.tr\)"):
+        open_corpus(CorpusConfig(directions=("az-tr",), **patterns), tmp_path)
 
 
 def numbered(folder: Path, language: str, count: int) -> None:
@@ -206,7 +228,7 @@ def test_a_language_without_a_dev_set_is_told_of_hold_out_and_one_without_traini
     with pytest.raises(ValueError, match=r"no file .*dev\.az\.tsv .*; or write data\.hold_out: 200") as error:
         open_corpus(config(tmp_path), tmp_path)
     one_line(error)
-    with pytest.raises(ValueError, match=r"no file .*train\.be\.tsv .*check the pattern in the config$"):
+    with pytest.raises(ValueError, match=r"no file .*train\.be\.tsv .*in the config \(missing too: .*test\.be\.tsv\)$"):
         open_corpus(config(tmp_path, ("be",)), tmp_path)
 
 

@@ -43,6 +43,12 @@ def first_tokens(store, split, name, side):
         (("az-en", "az-tr"), ("az", "tr"), [("az", "en"), ("az", "tr")]),
         (("zh-Hant-en", "en-zh-Hant"), ("zh-Hant",), [("zh-Hant", "en"), ("en", "zh-Hant")]),
         (("gl-en",), (), [("gl", "en")]),
+        (("*-en", "en-tr"), ("az", "tr"), [("az", "en"), ("tr", "en"), ("en", "tr")]),
+        (("en-*", "az-tr"), ("az", "tr"), [("en", "az"), ("en", "tr"), ("az", "tr")]),
+        (("tr-en", "*-en"), ("az", "tr"), [("tr", "en"), ("az", "en")]),
+        (("*-en", "az-en"), ("az", "tr"), [("tr", "en"), ("az", "en")]),
+        (("zh-Hant-*",), ("zh-Hant", "az"), [("zh-Hant", "az"), ("zh-Hant", "en")]),
+        (("*-*",), ("az",), [("az", "en"), ("en", "az")]),
     ],
 )
 def test_directions_are_read(written, languages, pairs):
@@ -63,6 +69,26 @@ def test_mistakes_are_named(tmp_path, directions, message):
     with pytest.raises(ValidationError) as found:
         directed(tmp_path, directions)
     assert message in explain(found.value, CorpusConfig)
+
+
+@pytest.mark.parametrize(
+    "written", [("xx-*",), ("*-en", "*-en"), ("az-en", "tr-en", "*-en"), ("a*-en",), ("*",), ("*-en-*",)]
+)
+def test_a_star_that_adds_nothing_is_refused(written):
+    with pytest.raises(ValueError, match=r"matches no further direction between two languages of az, tr, en|is not a"):
+        resolved(written, ("az", "tr"), "en")
+
+
+def test_a_star_needs_the_languages():
+    with pytest.raises(ValidationError, match=r"the star in '\*-en' needs the languages; list them"):
+        CorpusConfig(directions=("*-en", "en-gl"), train="train.{side}", dev="dev.{side}", test="test.{side}")
+
+
+def test_all_into_english_and_one_out_of_it_in_short(tmp_path):
+    store = run(directed(tmp_path, ("*-en", "en-az")), tmp_path / "data")
+    assert store.languages == ("az-en", "tr-en", "en-az")
+    whole = run(directed(tmp_path, ("az-en", "tr-en", "en-az")), tmp_path / "whole")
+    assert store.fingerprint == whole.fingerprint
 
 
 def test_both_ways_has_every_language_twice(tmp_path):

@@ -39,6 +39,27 @@ def decode(store, split, language, index):
     return store.subwords.decode(batch.source), store.subwords.decode(batch.target)
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_all_texts_that_cannot_be_read_are_named_at_once(corpus, tmp_path, processes):
+    text = tmp_path / "text"
+    for name, lines in (("dev.tr.en", b"one line\n"), ("train.az.az", b"caf\xe9\n" * 30), ("test.az.en", b"")):
+        (text / name).write_bytes(lines)
+    with pytest.raises(ValueError, match="cannot be used either") as error:
+        run(corpus, tmp_path / "data", processes=processes)
+    message = str(error.value)
+    assert "\n" not in message
+    assert f"{text}/dev.tr.tr has 6 lines, {text}/dev.tr.en has 1" in message
+    assert f"{text}/train.az.az, line 1: byte 0xe9 is not UTF-8" in message
+    assert f"{text}/test.az.az has 5 lines, {text}/test.az.en has 0" in message
+    assert message.count("has 6 lines") == 1
+
+
+def test_a_single_text_that_cannot_be_read_has_the_message_that_it_always_had(corpus, tmp_path):
+    (tmp_path / "text" / "dev.tr.en").write_text("one line\n")
+    with pytest.raises(ValueError, match=r"dev.tr.en has 1; they must be aligned .* where one is missing$"):
+        run(corpus, tmp_path / "data")
+
+
 def test_training_text_and_the_partial_folder_do_not_stay(corpus, tmp_path):
     run(corpus, tmp_path / "data")
     assert not list((tmp_path / "data" / "text").glob("train*"))

@@ -214,7 +214,7 @@ def test_names_of_units_cannot_be_confused(corpus, tmp_path):
 
 def kill_at_the_end(monkeypatch, corpus, folder, **options):
     """A process that is killed when the data are there, and before it has removed what it made them from."""
-    monkeypatch.setattr("rota.data.preparation.stages._remove", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr("rota.data.preparation.folders.remove", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         run(corpus, folder, **options)
     monkeypatch.undo()

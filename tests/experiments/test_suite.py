@@ -79,6 +79,13 @@ def test_the_base_may_be_a_config_beside_the_suite(tmp_path):
     assert suite.name == "mine"
 
 
+def test_a_base_that_names_its_folder_shares_its_prepared_data_with_the_suite(tmp_path):
+    for data, folder in (("", "prepared/mine"), (", folder: prepared/my", "prepared/my")):
+        (tmp_path / "my.yaml").write_text(f"data: {{corpus: synthetic{data}}}\n")
+        suite = suite_of(tmp_path, "base: my.yaml\nrows: {u: {teacher: uniform}}\n")
+        assert suite.values("u", 1, RUNS)["data"]["folder"] == suite.values("u", 2, RUNS)["data"]["folder"] == folder
+
+
 def test_a_config_is_no_suite_and_its_place_in_one_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"mine\.yaml is a config, not a suite: put it under base: in a suite"):
         suite_of(tmp_path, "data: {corpus: synthetic}\ntraining: {steps: 77}\n")

@@ -138,7 +138,19 @@ def test_a_run_that_recorded_everything_is_told_what_to_do(tmp_path, full):
     assert [finding.arms for finding in advice.of("collect")] == [("az",)]
     assert "Give tr a smaller share than its 25% of the tokens" in found["less"].text
     assert found["trend"].text.startswith("Its dev loss was still falling")
-    assert [each.option for each in advice.unknown] == ["teacher.floor, or a longer run"], "ru was measured once"
+    (unknown,) = advice.unknown
+    assert unknown.what == "whether ru helped or hurt the goal: updates on it were too rare to be measured twice"
+    assert unknown.option.startswith("more training.steps, or a larger teacher.floor")
+
+
+def test_many_arms_that_were_hardly_trained_on_are_counted_before_they_are_named(tmp_path, full):
+    facts = facts_of(tmp_path, **full)
+    rare = [replace(facts.arms[-1], arm=f"x{number}", effect=None) for number in range(9)]
+    many = advise(replace(facts, arms=(facts.arms[0], *rare)))
+    assert many.unknown[0].what == (
+        "whether 9 of the 10 arms helped or hurt the goal: updates on them were too rare to be measured twice"
+        f" ({', '.join(each.arm for each in rare)})"
+    )
 
 
 def test_text_that_helps_and_was_not_used_up_gets_a_larger_share_first(tmp_path, full):

@@ -2,13 +2,14 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
 from made_runs import make_run
 
-from rota.report.figures.helping import draw_maps, help_figure
-from rota.report.numbers.helping import help_maps
+from rota.report.figures.helping import _relatives_together, draw_maps, help_figure
+from rota.report.numbers.helping import HelpMap, help_maps
 from rota.report.study import StudyRun
 
 
@@ -83,6 +84,36 @@ def test_the_picture_says_who_helps_most():
     for words in (*shown, "own text", "may be chance", "what happens"):
         assert words in picture.svg
     assert picture.png.startswith(b"\x89PNG")
+
+
+def map_of(count):
+    """Arms that help their own language by 1 and that of the next but ``count // 2`` by 0.5; all else is 0 ± 0.1."""
+    names = tuple(f"x{number}" for number in range(count))
+    means = np.eye(count) + 0.5 * np.roll(np.eye(count), count // 2, axis=1)
+    return HelpMap(1, 9, names, names, names, means, np.full((count, count), 0.1), np.full(count, 5.0))
+
+
+def test_sixty_languages_have_a_larger_picture_without_numbers():
+    many, few = (draw_maps([map_of(count)], "map", "Who helps whom") for count in (60, 20))
+    assert "+0.50" in few.svg
+    assert "+0.50" not in many.svg
+    assert "white: may be chance" in many.svg
+    assert "Arms with similar effects are beside each other" in many.caption
+    width, height = (float(size) for size in re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', many.svg).groups())
+    assert width > 60 * 8, "a column is wider than its label of 7 points is high"
+    assert height > 60 * 8
+    assert all(f">x{number}<" in many.svg for number in range(60))
+
+
+def test_in_a_large_picture_arms_with_similar_effects_are_beside_each_other_and_cells_keep_their_names():
+    """x0 and x30 help both of their languages, x1 and x31 too, and so on."""
+    before = map_of(60)
+    after = _relatives_together(before, before)
+    assert after.arms[:4] == ("x0", "x30", "x1", "x31")
+    assert after.languages == after.arms == after.own
+    for arm, language in (("x0", "x30"), ("x30", "x0"), ("x7", "x7"), ("x7", "x8")):
+        cell = after.arms.index(arm), after.languages.index(language)
+        assert after.means[cell] == before.means[before.arms.index(arm), before.languages.index(language)]
 
 
 def test_a_report_draws_the_first_seed_that_has_a_map(tmp_path):

@@ -250,8 +250,12 @@ def _unknown(facts: Facts) -> Iterator[Unknown]:
         option = "teacher: {name: align, map: true}"
         yield Unknown("which arms helped or hurt the goal: gradients were not compared", option)
     elif any(each.effect is None for each in facts.arms):
-        arms = and_list([each.arm for each in facts.arms if each.effect is None])
-        yield Unknown(f"the effect of {arms}: too few updates were measured", "teacher.floor, or a longer run")
+        arms = [each.arm for each in facts.arms if each.effect is None]
+        count = f"{len(arms)} of the {len(facts.arms)} arms" if len(arms) > MANY else and_list(arms)
+        names = f" ({', '.join(arms)})" if len(arms) > MANY else ""
+        what = f"whether {count} helped or hurt the goal: updates on"
+        what = f"{what} {'it' if len(arms) == 1 else 'them'} were too rare to be measured twice{names}"
+        yield Unknown(what, "more training.steps, or a larger teacher.floor, the least share that an arm gets")
     if not facts.checks:
         what = "epochs, what was learned by heart, and whether lines are aligned: no sampled sentences were looked at"
         yield Unknown(what, "training.spot_checks: 0.01")

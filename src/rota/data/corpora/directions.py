@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Final
 
 from rota.data.corpora.parallel import Corpus, Pair, ParallelText, Split
@@ -19,7 +20,7 @@ Direction = tuple[str, str]
 """The language of the source, and that of the target."""
 
 Directions = tuple[str, ...] | str
-"""As in a config: names such as ``gl-en``, or ``both-ways``."""
+"""As in a config: names such as ``gl-en`` or, with a star for every language, ``*-en``; or ``both-ways``."""
 
 
 def direction_name(direction: Direction) -> str:
@@ -30,7 +31,33 @@ def resolved(directions: Directions, languages: Sequence[str], pivot: str) -> tu
     """The directions that a config asks for; ``both-ways``: each language into the pivot and out of it."""
     if isinstance(directions, str):
         return tuple(pair for language in languages for pair in ((language, pivot), (pivot, language)))
-    return tuple(_parsed(written, languages, pivot) for written in directions)
+    # What is listed by name keeps its place, wherever a star would match it too.
+    named = [None if has_star(written) else _parsed(written, languages, pivot) for written in directions]
+    found: list[Direction] = []
+    for written, pair in zip(directions, named, strict=True):
+        if pair is not None:
+            found.append(pair)
+            continue
+        new = [each for each in _matched(written, languages, pivot) if each not in found and each not in named]
+        if not new:
+            further = f"no further direction between two languages of {', '.join((*languages, pivot))}"
+            raise ValueError(f"{written!r} matches {further}; remove it, or write for example *-{pivot}")
+        found += new
+    return tuple(found)
+
+
+def has_star(written: str) -> bool:
+    return "*" in written.split("-")
+
+
+def _matched(written: str, languages: Sequence[str], pivot: str) -> Iterator[Direction]:
+    """The directions that are meant by a name with a star, in the order of the languages; the pivot comes last."""
+    if not languages:
+        raise ValueError(f"the star in {written!r} needs the languages; list them, for example languages: [az, tr]")
+    known = (*languages, pivot)
+    for source, target in product(known, known):
+        if source != target and written in (f"*-{target}", f"{source}-*", "*-*"):
+            yield source, target
 
 
 def _parsed(written: str, languages: Collection[str], pivot: str) -> Direction:

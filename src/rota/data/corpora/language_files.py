@@ -9,6 +9,7 @@ from rota.data.corpora.arms import held_out_texts
 from rota.data.corpora.parallel import (
     SPLITS,
     MissingTextError,
+    MissingTexts,
     ParallelText,
     Patterns,
     Split,
@@ -26,20 +27,15 @@ _HOLD_OUT: Final = "or write data.hold_out: 200, which takes dev and test sets f
 
 
 def own_files(config: CorpusConfig) -> dict[Arm, dict[Split, ParallelText]]:
-    """The text of every language; one message for all that have none, so that many are not found one by one."""
-    found, missing = {}, []
+    """The text of every language; one message for all that is missing, so that many are not found one by one."""
+    found, missing, remedy = {}, MissingTexts(), ""
     lacking = _lacking(config)
     for language in _file_languages(config):
-        try:
-            found[language] = _files(config, language, lacking.get(language, ()))
-        except MissingTextError as error:
-            missing.append((language, error))
-    if missing:
-        first, reason = missing[0]
-        others = [language for language, _ in missing[1:]]
-        also = f" (files of other languages are missing too: {_shown(others)})" if others else ""
-        remedy = "" if config.hold_out or _has_no_file(config, "train", first) else f"; {_HOLD_OUT}"
-        raise ValueError(f"{reason}{also}{remedy}")
+        found[language] = _files(config, language, lacking.get(language, ()), missing)
+        trained = not _has_no_file(config, "train", language)
+        if trained and not config.hold_out and not {"dev", "test"} <= found[language].keys():
+            remedy = f"; {_HOLD_OUT}"
+    missing.check(remedy)
     if lacking:
         logger.info("dev or test sentences held out of the training text of %s", _shown(list(lacking)))
     return found
@@ -75,16 +71,17 @@ def _lacking(config: CorpusConfig) -> dict[Arm, tuple[Split, ...]]:
     return lacking
 
 
-def _files(config: CorpusConfig, language: Arm, lacking: tuple[Split, ...]) -> dict[Split, ParallelText]:
-    """All splits; of a language that sources bring text of, those that patterns name."""
+def _files(
+    config: CorpusConfig, language: Arm, lacking: tuple[Split, ...], missing: MissingTexts
+) -> dict[Split, ParallelText]:
+    """All splits that have files; of a language that sources bring text of, those that patterns name."""
     optional = any(source.language == language for source in config.sources.values())
-    texts = {
-        split: text_of_files(patterns_of(config, split, language), language, config.target)
-        for split in SPLITS
-        if split not in lacking
-        if not (optional and _has_no_pattern(config, split, language))
-        if not (split == "train" and language in config.only_measured)
-    }
+    texts: dict[Split, ParallelText] = {}
+    for split in SPLITS:
+        unwanted = split in lacking or (split == "train" and language in config.only_measured)
+        if not unwanted and not (optional and _has_no_pattern(config, split, language)):
+            with missing.collected():
+                texts[split] = text_of_files(patterns_of(config, split, language), language, config.target)
     if lacking and config.hold_out and "train" in texts:
         texts["train"], held_out = held_out_texts(texts["train"], lacking, config.hold_out)
         texts |= held_out
@@ -107,6 +104,8 @@ def patterns_of(config: CorpusConfig, split: Split, language: Arm) -> Patterns:
     if isinstance(patterns, dict):
         if language not in patterns:
             remedy = f"add it under {split!r}, which is a mapping"
-            raise MissingTextError(f"no {split} text for language {language!r}; {remedy}")
+            raise MissingTextError(
+                f"no {split} text for language {language!r}; {remedy}", [f"{split} text of {language}"]
+            )
         return patterns[language]
     return patterns or ()

@@ -8,7 +8,8 @@ import logging
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, zip_longest
@@ -42,8 +43,43 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _FIELD = re.compile(r"\{(.*?)\}")  # of a pattern
 
 
+NAMED: Final = 10
+"""Of several mistakes of the same kind; the rest is counted."""
+
+
 class MissingTextError(ValueError):
-    """A language has no text where the config says."""
+    """A language has no text where the config says; ``missing`` names the files, or what else there is not."""
+
+    def __init__(self, message: str, missing: Sequence[str]) -> None:
+        super().__init__(message)
+        self.missing = tuple(missing)
+
+
+class MissingTexts:
+    """Collects what is missing: with sixty languages, a message for each would take sixty attempts."""
+
+    def __init__(self) -> None:
+        self._errors: list[MissingTextError] = []
+
+    @contextmanager
+    def collected(self) -> Iterator[None]:
+        try:
+            yield
+        except MissingTextError as error:
+            self._errors.append(error)
+
+    def check(self, remedy: str = "") -> None:
+        """Raises if anything is missing: the first message, and the names of all the rest."""
+        if self._errors:
+            names = list(dict.fromkeys(name for error in self._errors for name in error.missing))
+            also = f" (missing too: {some_of(names[1:])})" if len(names) > 1 else ""
+            raise MissingTextError(f"{self._errors[0]}{also}{remedy}", names)
+
+
+def some_of(words: Sequence[str], between: str = ", ") -> str:
+    """The first ten, and how many there are besides."""
+    more = f" and {len(words) - NAMED} more" if len(words) > NAMED else ""
+    return f"{between.join(words[:NAMED])}{more}"
 
 
 @dataclass(frozen=True)
@@ -185,10 +221,23 @@ def files_of(patterns: Patterns, language: str, target: str) -> tuple[Path, ...]
     files = named_files(patterns, language, target)
     if not files:
         raise ValueError(f"no pattern for language {language!r}; name at least one file")
-    for path in files:
-        if not path.is_file():
-            raise MissingTextError(f"no file {path} (for language {language!r}); check the pattern in the config")
+    missing = [str(path) for path in files if not path.is_file()]
+    if missing:
+        text = f"no file {missing[0]} (for language {language!r}); check the pattern in the config"
+        raise MissingTextError(text, missing)
     return files
+
+
+def unreadable(texts: Iterable[ParallelText]) -> list[str]:
+    """What is wrong with each of the texts that cannot be read to the end; texts of the same files are read once."""
+    problems: dict[str, None] = {}
+    for text in {(text.files, text.origin): text for text in texts}.values():
+        try:
+            for _ in text.read():
+                pass
+        except ValueError as error:
+            problems[str(error)] = None
+    return list(problems)
 
 
 def named_files(patterns: Patterns, language: str, target: str) -> tuple[Path, ...]:

@@ -31,6 +31,7 @@ from rota.data.corpora.directions import (
     Direction,
     directed,
     directed_routes,
+    has_star,
     languages_of,
     resolved,
     through_pivot,
@@ -40,11 +41,13 @@ from rota.data.corpora.parallel import (
     NAME,
     SPLITS,
     Corpus,
+    MissingTexts,
     ParallelText,
     Patterns,
     Split,
     check_known,
     fields_of,
+    files_of,
     listed,
     text_of_files,
 )
@@ -213,7 +216,7 @@ class CorpusConfig(Settings):
                 yield tuple(dict.fromkeys((*patterns, *self._source_languages))) if self.sources else tuple(patterns)
         if self.corpus == "files":
             yield self._source_languages
-        if isinstance(self.directions, tuple) and self.corpus == "files":
+        if isinstance(self.directions, tuple) and self.corpus == "files" and not any(map(has_star, self.directions)):
             yield languages_of(resolved(self.directions, (), self.target), self.target)
 
     @property
@@ -300,6 +303,12 @@ def _to_train(config: CorpusConfig, corpus: Corpus) -> Corpus:
 def _in_directions(config: CorpusConfig, cache: Path) -> Corpus:
     plain = config.undirected()
     corpus = open_corpus(plain, cache) if plain.languages else {}
+    missing = MissingTexts()
+    for pair in config.pairs if config.names_pairs else ():
+        for split in SPLITS if config.target not in pair else ():
+            with missing.collected():
+                text_of_files(patterns_of(config, split, pair[0]), *pair)
+    missing.check()
 
     def direct(split: Split, pair: Direction) -> ParallelText | None:
         return text_of_files(patterns_of(config, split, pair[0]), *pair) if config.names_pairs else None
@@ -331,6 +340,13 @@ def _with_sources(config: CorpusConfig, own: Corpus, cache: Path) -> Corpus:
         other = CorpusConfig(corpus=corpus, languages=(language,), **where)
         return _open_own(other, cache)[language]["train"]
 
+    missing = MissingTexts()
+    for source in config.sources.values():
+        for patterns in (source.train, source.dev, source.test):
+            with missing.collected():
+                if patterns is not None:
+                    files_of(patterns, source.language, config.target)
+    missing.check()
     corpus: dict[Arm, Mapping[Split, ParallelText]] = {}
     languages = tuple(dict.fromkeys((*own, *(source.language for source in config.sources.values()))))
     for language in languages:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from rota.data.corpora.parallel import check_known
+from rota.data.preparation.line_lengths import Misfit, misfit_of
 from rota.data.store import Flat, Side
 from rota.settings import ConfigError, Count, Settings
 from rota.types import Arm, IntArray, Route
@@ -89,6 +90,7 @@ class Mess:
         self._config, self._arms, self._tags_targets = config, arms, tags_targets
         self._read, self._tag = read, tag
         self.counts: dict[Arm, dict[str, int]] = {}
+        self.misfits: dict[Arm, Misfit] = {}
         self._kinds: dict[Arm, Kinds] = {}
 
     def concerns(self, arm: Arm) -> bool:
@@ -113,10 +115,12 @@ class Mess:
         targets[foreign] = pairs + len(copies) + np.arange(len(foreign))
         sources[duplicates] = targets[duplicates] = _drawn(untouched, len(duplicates), rng)
         self._remember(arm, pairs, chosen)
-        return (
-            _gathered(Side.joined([source, foreign_source]), sources),
-            _gathered(Side.joined([target, self._as_target(arm, _gathered(source, copies)), foreign_target]), targets),
-        )
+        new_source = _gathered(Side.joined([source, foreign_source]), sources)
+        own_copies = self._as_target(arm, _gathered(source, copies))
+        new_target = _gathered(Side.joined([target, own_copies, foreign_target]), targets)
+        if misfit := misfit_of(new_source.lengths, new_target.lengths):
+            self.misfits[arm] = misfit
+        return new_source, new_target
 
     def _as_target(self, arm: Arm, source: Side) -> Side:
         return _tagged(source, self._tag(self._arms[arm].target)) if self._tags_targets else _without_tag(source)

@@ -16,26 +16,46 @@ from typing import Final
 import numpy as np
 
 from rota.data.corpora.download import alone_in
-from rota.data.corpora.parallel import SPLITS, Corpus, ParallelText, Split, having, read_lines, warn_of_headers
+from rota.data.corpora.parallel import (
+    SPLITS,
+    Corpus,
+    ParallelText,
+    Split,
+    having,
+    read_lines,
+    some_of,
+    unreadable,
+    warn_of_headers,
+)
 from rota.data.corpora.sources import CorpusConfig, low_resource, open_corpus
 from rota.data.preparation.cleaning import KEPT, TOO_LONG, CleaningConfig
 from rota.data.preparation.digests import pack, unpack
+from rota.data.preparation.folders import (
+    beside,
+    is_prepared,
+    move,
+    open_unchanged,
+    remove,
+    remove_leftovers,
+    require_replaceable,
+)
+from rota.data.preparation.line_lengths import Misfit, warn_of_misfits
 from rota.data.preparation.mess import KINDS_FILE, Mess, MessConfig
 from rota.data.preparation.units import (
     GUARD,
+    MISFIT,
     Executor,
     Partial,
     Recipe,
     Result,
     Unit,
     read_encoded,
-    remove_leftovers,
     skip_mark,
 )
 from rota.data.preparation.workers import WorkerPool, cores
 from rota.data.ready_made.adopting import adopt
 from rota.data.ready_made.reading import PIECES_FILE, files_of, read_ready_made
-from rota.data.store import MANIFEST, SUBWORDS, Counts, InputFile, Manifest, Side, Store, StoreWriter
+from rota.data.store import SUBWORDS, Counts, InputFile, Side, Store, StoreWriter
 from rota.data.subwords import Subwords, SubwordsConfig, sample_lines
 from rota.files import open_atomically
 from rota.settings import ConfigError
@@ -75,47 +95,20 @@ def prepare(
     if processes is not None and processes < 1:
         raise ValueError(f"processes is {processes}; it must be 1 or more")
     recipe = Recipe(corpus, cleaning, subwords, seed, mess)
-    if _is_prepared(folder) and not again:
-        store = _open_unchanged(folder, recipe)
+    if is_prepared(folder) and not again:
+        store = open_unchanged(folder, recipe)
         remove_leftovers(folder, recipe)
         return store
     with alone_in(folder):
-        if _is_prepared(folder) and not again:  # by the process that we waited for
-            return _open_unchanged(folder, recipe)
+        if is_prepared(folder) and not again:  # by the process that we waited for
+            return open_unchanged(folder, recipe)
         _prepare(recipe, folder, cache, processes, progress or (lambda *_: None))
     return Store.open(folder)
 
 
-def _is_prepared(folder: Path) -> bool:
-    return (folder / MANIFEST).is_file()
-
-
-def _open_unchanged(folder: Path, recipe: Recipe) -> Store:
-    manifest = Manifest.load(folder)
-    change = recipe.change_since(manifest.settings) or _changed_input(manifest.inputs)
-    if change is not None:
-        raise ConfigError(
-            f"{folder} was prepared differently: {change}; use --again to replace it, or another data.folder"
-        )
-    return Store.open(folder)
-
-
-def _changed_input(inputs: Mapping[str, InputFile]) -> str | None:
-    """Of the files that the data were made from; the config still names the same ones, since no setting changed."""
-    gone = [name for name in inputs if not Path(name).is_file()]
-    if gone:
-        # Prepared data do not need their text: they may have been copied to another machine.
-        others = f" (so are {len(gone) - 1} other files)" if len(gone) > 1 else ""
-        logger.warning("%s is gone%s: cannot tell whether it changed since the data were prepared", gone[0], others)
-    for name in (name for name in inputs if name not in gone):
-        if not inputs[name].is_still(Path(name)):
-            return f"the content of {name} changed"
-    return None
-
-
 def _prepare(recipe: Recipe, folder: Path, cache: Path, processes: int | None, progress: Progress) -> None:
-    _require_replaceable(folder)
-    partial = _beside(folder, "partial")
+    require_replaceable(folder)
+    partial = beside(folder, "partial")
     try:
         with _sigterm_raises():
             corpus = open_corpus(recipe.corpus, cache)
@@ -123,7 +116,7 @@ def _prepare(recipe: Recipe, folder: Path, cache: Path, processes: int | None, p
                 recipe.mess.check(recipe.routes(having(corpus, "train")))
             warn_of_headers(_files(corpus))
             work = Preparation(recipe, corpus, partial, cache=cache, processes=processes, progress=progress)
-            _move(work.run(), folder)
+            move(work.run(), folder)
     except (KeyboardInterrupt, SystemExit):
         if partial.exists():
             logger.warning("stopped; what is complete is kept in %s, and the same command resumes from there", partial)
@@ -132,15 +125,7 @@ def _prepare(recipe: Recipe, folder: Path, cache: Path, processes: int | None, p
         # The remedy changes a setting or the text, so that none of these results could be used.
         shutil.rmtree(partial, ignore_errors=True)
         raise
-    _remove(partial)
-
-
-def _require_replaceable(folder: Path) -> None:
-    """Only prepared data, or nothing, may be replaced: a mistyped path must not cost anyone their files."""
-    if not folder.exists() or _is_prepared(folder):
-        return
-    if not folder.is_dir() or any(folder.iterdir()):
-        raise ConfigError(f"{folder} exists and is not prepared data; choose another folder, or remove it yourself")
+    remove(partial)
 
 
 @contextmanager
@@ -158,24 +143,6 @@ def _sigterm_raises() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _move(ready: Path, folder: Path) -> None:
-    replaced = _beside(folder, "replaced")
-    _remove(replaced)
-    if folder.exists():
-        folder.rename(replaced)
-    ready.rename(folder)
-    _remove(replaced)
-
-
-def _beside(folder: Path, what: str) -> Path:
-    return folder.with_name(f".{folder.name}.{what}")
-
-
-def _remove(folder: Path) -> None:
-    if folder.exists():
-        shutil.rmtree(folder)
 
 
 class Preparation:
@@ -201,7 +168,8 @@ class Preparation:
         inputs = self._partial.open([*_files(self._corpus), *(() if model is None else files_of(model))])
         with ExitStack() as stack:
             executor = self._executor(stack)
-            self._clean(executor)
+            with self._naming_all_mistakes():
+                self._clean(executor)
             subwords = self._learn_subwords()
             self._encode(executor)
         return self._assemble(subwords, inputs)
@@ -242,6 +210,31 @@ class Preparation:
         train = [Unit("clean", "train", arm) for arm in having(self._corpus, "train")]
         # The largest first: other processes do the small ones meanwhile.
         self._run(executor, "cleaning", sorted(train, key=lambda unit: -_size(self._corpus[unit.arm]["train"])), None)
+        self._warn_of_misfits([*train, *held_out])
+
+    def _warn_of_misfits(self, units: Sequence[Unit]) -> None:
+        """Of two directions between the same languages, which have the same text, once."""
+        found: dict[object, tuple[str, Misfit]] = {}
+        for unit in units:
+            if misfit := self._results[unit][MISFIT]:
+                route, text = self._routes[unit.arm], self._corpus[unit.arm][unit.split]
+                name = unit.arm if unit.split == "train" else f"{unit.arm} ({unit.split})"
+                same = frozenset((route.source, route.target)), text.origin, unit.split
+                found.setdefault(same, (name, Misfit(**misfit)))
+        warn_of_misfits(dict(found.values()))
+
+    @contextmanager
+    def _naming_all_mistakes(self) -> Iterator[None]:
+        """When a text cannot be cleaned, reads those that are not cleaned yet: whatever is wrong is in one message."""
+        try:
+            yield
+        except ValueError as error:
+            units = [Unit("clean", split, name) for split in SPLITS for name in having(self._corpus, split)]
+            left = [self._corpus[unit.arm][unit.split] for unit in units if self._partial.result(unit) is None]
+            others = [problem.partition("; ")[0] for problem in unreadable(left) if problem != str(error)]
+            if not others:
+                raise
+            raise ValueError(f"{error} (other texts cannot be used either: {some_of(others, '; ')})") from None
 
     def _held_out(self) -> list[Unit]:
         return [Unit("clean", split, name) for split in ("dev", "test") for name in having(self._corpus, split)]
@@ -322,6 +315,7 @@ class Preparation:
         with StoreWriter(ready, having(self._corpus, "dev"), subwords.vocabulary) as writer:
             self._append_pieces(writer, mess)
             if mess is not None:
+                warn_of_misfits(mess.misfits)
                 mess.kinds(writer.sizes).tofile(ready / KINDS_FILE)
             writer.finish(
                 low_resource=self._low_resource(writer.sizes),

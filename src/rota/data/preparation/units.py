@@ -10,7 +10,7 @@ import json
 import logging
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -18,22 +18,23 @@ from typing import IO, Any, Final, Literal
 
 import numpy as np
 
-from rota.data.corpora.download import alone_in
 from rota.data.corpora.parallel import Corpus, Pair, Split
 from rota.data.corpora.sources import CorpusConfig
 from rota.data.preparation.cleaning import CHUNK, KEPT, Cleaner, CleaningConfig, chunks
 from rota.data.preparation.digests import pack, unpack
+from rota.data.preparation.line_lengths import LineLengths
 from rota.data.preparation.mess import MessConfig
 from rota.data.store import SUBWORDS, InputFile, Side, text_names, token_type
 from rota.data.subwords import Subwords, SubwordsConfig
-from rota.files import is_locked, open_atomically, read_json_if_whole
+from rota.files import open_atomically, read_json_if_whole
 from rota.settings import ConfigError, Settings, leaves
 from rota.types import Arm, Route
 
 logger = logging.getLogger(__name__)
 
-FORMAT: Final = 1  # of the partial folder; raise it when units or their results change
+FORMAT: Final = 2  # of the partial folder; raise it when units or their results change
 GUARD: Final = "guard"
+MISFIT: Final = "misfit"
 _RECIPE: Final = "recipe.json"
 
 Advance = Callable[[int], None]
@@ -180,20 +181,6 @@ class Partial:
             file.write(json.dumps(result | {"files": sizes}).encode())
 
 
-def remove_leftovers(folder: Path, recipe: Recipe) -> None:
-    """What a process left beside the folder that was killed after the folder was ready, or while it was replaced.
-
-    Unfinished work for other data is kept: ``--again`` with another config was interrupted, and resumes from there.
-    """
-    partial, replaced, lock = (folder.with_name(f".{folder.name}.{what}") for what in ("partial", "replaced", "lock"))
-    if not any(path.exists() for path in (partial, replaced, lock)) or is_locked(lock):
-        return
-    with alone_in(folder):  # which removes the lock file at its end
-        if Partial(partial, recipe).is_own():
-            shutil.rmtree(partial, ignore_errors=True)
-        shutil.rmtree(replaced, ignore_errors=True)
-
-
 def _inputs(content: dict[str, Any]) -> dict[str, InputFile]:
     return {name: InputFile.model_validate(known) for name, known in content["inputs"].items()}
 
@@ -229,11 +216,14 @@ class Executor:
         train = unit.split == "train"
         several = bool(self._recipe.corpus.directions)
         cleaner = Cleaner(self._recipe.cleaning, self._guard if train else frozenset(), either_side=several)
-        kept = cleaner.clean_train(text.read()) if train else cleaner.clean_held_out(text.read())
+        lengths = LineLengths()
+        pairs = lengths.watch(text.read())
+        kept = cleaner.clean_train(pairs) if train else cleaner.clean_held_out(pairs)
         paths = self._partial.text(unit)
         with open_atomically(*paths) as files:
             pieces = self._write_pieces(islice(kept, text.at_most), files, advance)
         _require_something(unit, text.origin, cleaner.counts)
+        misfit = lengths.misfit()
         self._partial.finish(
             unit,
             paths,
@@ -242,6 +232,7 @@ class Executor:
                 "counts": cleaner.counts,
                 "pieces": pieces,
                 GUARD: pack(cleaner.held_out).hex(),
+                MISFIT: None if misfit is None else asdict(misfit),
             },
         )
 

@@ -153,11 +153,11 @@ class Picture:
 
 
 @contextmanager
-def canvas(height: float, rows: int = 1, columns: int = 1) -> Iterator[tuple[Figure, list[Axes]]]:
+def canvas(height: float, rows: int = 1, columns: int = 1, width: float = WIDTH) -> Iterator[tuple[Figure, list[Axes]]]:
     """A figure in the report's style, drawn and written within the context; legends belong below it."""
     with matplotlib.rc_context(rc=STYLE):
         layout = ConstrainedLayoutEngine(w_pad=0.12)  # inches: labels of ticks may grow after they were measured
-        figure = Figure(figsize=(WIDTH, height), layout=layout)  # pyplot would take as long to load as all else
+        figure = Figure(figsize=(width, height), layout=layout)  # pyplot would take as long to load as all else
         yield figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 
