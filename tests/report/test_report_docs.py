@@ -133,8 +133,9 @@ def test_the_command_for_the_tables_of_settings_runs_all_their_rows():
     assert wanted | {"tscl", "dqn"} <= set(paper().choose(rows))
 
 
-OTHER_RUNS = ("planned", "who-helps-whom-*")
-"""Made for suites with a plan and for runs of align alone, which test_planned.py and test_helping.py have."""
+OTHER_RUNS = ("planned", "who-helps-whom-*", "arm-shares")
+"""Made for suites with a plan, for runs of align, and where a language has several arms: test_planned.py,
+test_helping.py and test_by_language.py have them."""
 
 
 @pytest.mark.parametrize("heading", ["Tables", "Figures"])

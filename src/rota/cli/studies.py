@@ -237,7 +237,7 @@ def _run(queue: Queue, board: Board, stop: StopSignal) -> bool:
     return True
 
 
-def _say_how_it_ended(queue: Queue, out: Path, stop: StopSignal, *, saved: bool, again: str | None) -> None:
+def _say_how_it_ended(queue: Queue, out: Path, stop: StopSignal, *, saved: bool, again: str | None = None) -> None:
     shown = again is not None
     again = again or f"{views.program()} {shlex.join(sys.argv[1:])}"
     failures = queue.failures()

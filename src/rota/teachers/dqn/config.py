@@ -309,7 +309,7 @@ class KumarConfig(DQNConfig):
         family="policies",
         line="a Q network over bins",
         observes="train text",
-        cost=("+33%", "~+5%"),
+        cost=("+33%", "+5%"),
         source="Kumar '19",
         reference="Kumar et al. 2019, Reinforcement Learning based Curriculum Optimization for NMT",
     )
