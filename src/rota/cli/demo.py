@@ -42,7 +42,7 @@ CORPORA: dict[str, dict[str, Any]] = {
             "learning_rate": {"peak": 0.004, "decay": "linear"},
             "lr_warmup": "15%",
         },
-        "training": {"steps": 1200, "tokens": 1000, "checkpoint_every": "10%", "validate_every": "5%"},
+        "training": {"steps": 900, "tokens": 1000, "checkpoint_every": "10%", "validate_every": "5%"},
     },
     "synthetic": {
         "data": {"corpus": "synthetic", "subwords": {"size": 1500}},

@@ -37,7 +37,7 @@ def demo(
     folder: Annotated[Path, typer.Option(help="Where data and runs go.")] = Path("demo"),
     steps: Annotated[
         int | None,
-        typer.Option(help="Updates of each run.", min=20, show_default="1200, or 1150 of the synthetic corpus"),
+        typer.Option(help="Updates of each run.", min=20, show_default="900, or 1150 of the synthetic corpus"),
     ] = None,
 ) -> None:
     """Prepare a small corpus, train two schedules side by side for a few minutes, translate, score and report.
