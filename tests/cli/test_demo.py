@@ -25,8 +25,9 @@ def tiny(monkeypatch, tmp_path):
 
 
 def test_two_runs_end_with_scores_samples_a_picture_a_page_and_what_to_try_next(rota, tiny):
-    code, output, error = rota("demo", "--corpus", "synthetic")
+    code, output, error = rota("demo", "--corpus", "synthetic", "--teacher", "align", "--beside", "uniform")
     assert code == 0, error
+    assert "10 updates each" in output, "half of the 20 that one run has"
     assert "one with the teacher align, one with uniform, to compare" in output
     for words in ("lato (low)", "BLEU", "macro", "source", "reference", "Try next", "--beside proportional"):
         assert words in output
@@ -38,7 +39,7 @@ def test_two_runs_end_with_scores_samples_a_picture_a_page_and_what_to_try_next(
 
 
 def test_both_runs_have_a_column_of_scores_and_a_line_of_each_translation(rota, tiny):
-    code, output, error = rota("demo", "--corpus", "synthetic", "--teacher", "proportional")
+    code, output, error = rota("demo", "--corpus", "synthetic", "--teacher", "proportional", "--beside", "uniform")
     assert code == 0, error
     names = next(line for line in output.splitlines() if line.split()[:1] == ["language"] and "proportional" in line)
     assert names.split() == ["language", "proportional", "uniform", "proportional", "uniform"]
@@ -49,7 +50,7 @@ def test_both_runs_have_a_column_of_scores_and_a_line_of_each_translation(rota, 
 
 
 def test_one_run_if_no_other_is_wanted(rota, tiny):
-    code, output, error = rota("demo", "--corpus", "synthetic", "--teacher", "uniform", "--beside", "none")
+    code, output, error = rota("demo", "--corpus", "synthetic")
     assert code == 0, error
     assert "trained 20 steps" in output
     assert output.count("macro") == 1
@@ -57,10 +58,11 @@ def test_one_run_if_no_other_is_wanted(rota, tiny):
 
 
 def test_a_second_time_everything_is_there_already(rota, tiny):
-    assert rota("demo", "--corpus", "synthetic")[0] == 0
+    both = ("demo", "--corpus", "synthetic", "--teacher", "align", "--beside", "uniform")
+    assert rota(*both)[0] == 0
     steps = tiny / "demo" / "synthetic" / "align" / "seed-1" / "steps.jsonl"
     before = steps.stat().st_mtime_ns
-    code, output, _ = rota("demo", "--corpus", "synthetic")
+    code, output, _ = rota(*both)
     assert code == 0
     assert "Try next" in output
     assert steps.stat().st_mtime_ns == before
@@ -68,7 +70,7 @@ def test_a_second_time_everything_is_there_already(rota, tiny):
 
 @pytest.mark.parametrize("teacher", ["mixed", "tscl", "dqn"])
 def test_another_teacher_can_be_tried(rota, tiny, teacher):
-    assert rota("demo", "--corpus", "synthetic", "--teacher", teacher, "--beside", "none")[0] == 0
+    assert rota("demo", "--corpus", "synthetic", "--teacher", teacher)[0] == 0
 
 
 def test_without_a_registry_it_says_so_and_uses_generated_languages(rota, tiny, monkeypatch):
@@ -80,18 +82,18 @@ def test_without_a_registry_it_says_so_and_uses_generated_languages(rota, tiny, 
         return prepare(config, **keywords)
 
     monkeypatch.setattr(api, "prepare", unreachable)
-    code, output, error = rota("demo", "--beside", "none")
+    code, output, error = rota("demo")
     assert code == 0, error
     assert "no package registry can be reached" in output
     assert "their scores say nothing about real ones" in output
-    assert (tiny / "demo" / "synthetic" / "align" / "seed-1" / "shares.png").exists()
+    assert (tiny / "demo" / "synthetic" / "uniform" / "seed-1" / "shares.png").exists()
 
 
 def test_it_can_be_made_shorter_and_says_so_in_what_to_try_next(rota, tiny):
-    code, output, error = rota("demo", "--corpus", "synthetic", "--steps", "30", "--beside", "none")
+    code, output, error = rota("demo", "--corpus", "synthetic", "--steps", "30")
     assert code == 0, error
     assert "trained 30 steps" in output
-    assert "--steps 30 --teacher align --beside proportional" in output
+    assert "--steps 30 --teacher uniform --beside proportional" in output
     code, _, error = rota("demo", "--corpus", "synthetic", "--steps", "5")
     assert code == 2
     assert "--steps" in error

@@ -30,17 +30,21 @@ def demo(
     corpus: Annotated[
         str, typer.Option(help="catalogues (real text, needs a package registry) or synthetic.")
     ] = "catalogues",
-    teacher: Annotated[str, typer.Option(help="The schedule; rota teachers lists them.")] = "align",
+    teacher: Annotated[str, typer.Option(help="The schedule; rota teachers lists them.")] = "uniform",
     beside: Annotated[
-        str, typer.Option(help="Another schedule that is trained as long, to compare with; none: no other.")
-    ] = "uniform",
+        str, typer.Option(help="Another schedule that is trained at the same time, to compare with; none: no other.")
+    ] = "none",
     folder: Annotated[Path, typer.Option(help="Where data and runs go.")] = Path("demo"),
     steps: Annotated[
         int | None,
-        typer.Option(help="Updates of each run.", min=20, show_default="900, or 1150 of the synthetic corpus"),
+        typer.Option(
+            help="Updates of each run.",
+            min=20,
+            show_default="1700, or 1150 of the synthetic corpus; of two runs half as many",
+        ),
     ] = None,
 ) -> None:
-    """Prepare a small corpus, train two schedules side by side for a few minutes, translate, score and report.
+    """Prepare a small corpus, train for a few minutes, translate, score and report, all in one command.
 
     Example: rota demo --corpus synthetic --teacher proportional
     """
