@@ -40,7 +40,7 @@ def demo(
         typer.Option(
             help="Updates of each run.",
             min=20,
-            show_default="1700, or 1150 of the synthetic corpus; of two runs half as many",
+            show_default="1700 (synthetic: 1150); half as many each with --beside",
         ),
     ] = None,
 ) -> None:
