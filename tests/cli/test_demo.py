@@ -31,7 +31,7 @@ def test_two_runs_end_with_scores_samples_a_picture_a_page_and_what_to_try_next(
     assert "one with the teacher align, one with uniform, to compare" in output
     for words in ("lato (low)", "BLEU", "macro", "source", "reference", "Try next", "--beside proportional"):
         assert words in output
-    runs = tiny / "demo" / "synthetic"
+    runs = tiny / "demo" / "synthetic" / "align-beside-uniform"
     assert (runs / "align" / "seed-1" / "shares.png").exists()
     assert (runs / "uniform" / "seed-1" / "evals.jsonl").exists()
     page = (runs / "report" / "index.html").read_text()
@@ -60,12 +60,20 @@ def test_one_run_if_no_other_is_wanted(rota, tiny):
 def test_a_second_time_everything_is_there_already(rota, tiny):
     both = ("demo", "--corpus", "synthetic", "--teacher", "align", "--beside", "uniform")
     assert rota(*both)[0] == 0
-    steps = tiny / "demo" / "synthetic" / "align" / "seed-1" / "steps.jsonl"
+    steps = tiny / "demo" / "synthetic" / "align-beside-uniform" / "align" / "seed-1" / "steps.jsonl"
     before = steps.stat().st_mtime_ns
     code, output, _ = rota(*both)
     assert code == 0
     assert "Try next" in output
     assert steps.stat().st_mtime_ns == before
+
+
+def test_what_it_suggests_to_try_next_can_be_tried(rota, tiny):
+    _, output, _ = rota("demo", "--corpus", "synthetic")
+    [suggested] = [line for line in output.splitlines() if "--beside proportional" in line]
+    arguments = suggested.strip().split("   ")[0].split(" demo ", 1)[1].split()
+    code, output, error = rota("demo", *arguments)
+    assert code == 0, output + error
 
 
 @pytest.mark.parametrize("teacher", ["mixed", "tscl", "dqn"])

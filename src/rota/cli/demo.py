@@ -87,7 +87,9 @@ def _teacher(name: str) -> dict[str, Any]:
 def run_demo(corpus: str, teacher: str, folder: Path, steps: int | None = None, beside: str = "none") -> None:
     """Prepare, train one run or two at the same time, evaluate, show; every part that is done already is skipped."""
     names = [teacher] if beside in ("none", teacher) else [teacher, beside]
+    # Two runs are shorter than one, so they have a folder of their own.
     suite, out = demo_suite(corpus, names, folder, steps), folder / corpus
+    out = out if len(names) == 1 else out / "-beside-".join(names)
     jobs = plan(suite, out, rows=names)
     views.say(_opening(names, jobs[0].config.training.steps))
     views.console.rule(f"1. The {corpus} corpus")
