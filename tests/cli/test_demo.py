@@ -68,14 +68,6 @@ def test_a_second_time_everything_is_there_already(rota, tiny):
     assert steps.stat().st_mtime_ns == before
 
 
-def test_what_it_suggests_to_try_next_can_be_tried(rota, tiny):
-    _, output, _ = rota("demo", "--corpus", "synthetic")
-    [suggested] = [line for line in output.splitlines() if "--beside proportional" in line]
-    arguments = suggested.strip().split("   ")[0].split(" demo ", 1)[1].split()
-    code, output, error = rota("demo", *arguments)
-    assert code == 0, output + error
-
-
 @pytest.mark.parametrize("teacher", ["mixed", "tscl", "dqn"])
 def test_another_teacher_can_be_tried(rota, tiny, teacher):
     assert rota("demo", "--corpus", "synthetic", "--teacher", teacher)[0] == 0
