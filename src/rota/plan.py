@@ -20,6 +20,9 @@ from rota.settings import ConfigError, Settings, explain
 PLAN: Final = "plan.json"
 """The file of a suite's folder."""
 
+MOST_SEEDS: Final = 1000
+"""A larger number of seeds is taken for the seed that somebody meant."""
+
 RESTORE: Final = "restore it, or delete it: the report is then without planned contrasts"
 
 Budget = Literal["updates", "time"]
@@ -38,6 +41,8 @@ def parse_seeds(value: Any) -> Any:
     count = _seed(value, value)
     if count < 1:
         raise ValueError(f"seeds {value!r}: give a number from 1 up, or a list such as 1,2,3")
+    if count > MOST_SEEDS:
+        raise ValueError(f"seeds {value!r} means the seeds 1 to {count}; for seed {count} alone write '{count},'")
     return tuple(range(1, count + 1))
 
 

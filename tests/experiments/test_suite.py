@@ -105,6 +105,12 @@ def test_seeds_that_are_neither_are_refused(written):
         parse_seeds(written)
 
 
+def test_a_seed_that_would_count_as_a_thousand_runs_is_refused_with_what_to_write():
+    assert len(parse_seeds("1000")) == 1000
+    with pytest.raises(ValueError, match="means the seeds 1 to 1011; for seed 1011 alone write '1011,'"):
+        parse_seeds("1011")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
