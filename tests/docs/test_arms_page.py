@@ -6,6 +6,9 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 ARMS = Path(__file__).parents[2] / "docs" / "results" / "arms"
 RUNS = ARMS / "runs" / "synthetic"
 
@@ -50,3 +53,43 @@ def test_the_alarms_that_the_page_counts():
         for kind in ("unaligned", "by-heart")
         for arm in ("lala", "kaka", "lato")
     )
+
+
+def readings_of_the_gate(run):
+    """Step, and for each arm its target tokens so far with the gain from the source and its error."""
+    steps, seen, found = tables().records(run, "steps.jsonl"), Counter(), []
+    told = [each for each in tables().records(run, "observations.jsonl") if "source_gain" in each]
+    for each in told:
+        for line in steps:
+            seen[line["arm"]] += line["tokens"]
+            if line["step"] == each["step"]:
+                break
+        found.append((each["step"], {arm: (seen[arm], *gain) for arm, gain in each["source_gain"].items()}))
+    return found
+
+
+def first_closed(readings, reach):
+    """The rule as docs/teachers.md has it, with NumPy: the first step at which it closes arms, and which."""
+    for last, (step, now) in enumerate(readings):
+        looks = [arms for _, arms in readings[: last + 1]]
+        closed = []
+        for arm, (tokens, *_) in now.items():
+            gain, error = np.array([each[arm][1:] for each in looks[-8:]]).T
+            comparable = ([each[a][1] for each in looks if each[a][0] <= reach * tokens][-8:] for a in now if a != arm)
+            others = np.median([np.mean(gains) for gains in comparable if gains] or [0.0])
+            if others >= 0.2 and gain.mean() + 2 * np.sqrt((error**2).sum()) / len(error) < 0.2 * others:
+                closed.append(arm)
+        if closed:
+            return step, closed
+    return None
+
+
+@pytest.mark.parametrize(("seed", "at", "with_2", "with_4"), [(1, 2410, 2110, 1810), (2, 2710, 1210, 910)])
+def test_the_gate_closed_the_misaligned_arm_when_the_page_says(seed, at, with_2, with_4):
+    run = ARMS / "runs" / "gate" / "ted8-small" / "align" / f"seed-{seed}"
+    readings = readings_of_the_gate(run)
+    assert [first_closed(readings, reach) for reach in (1, 2, 4)] == [
+        (step, ["gl-web"]) for step in (at, with_2, with_4)
+    ]
+    (alarm,) = tables().records(run, "alarms.jsonl")
+    assert (alarm["step"], alarm["kind"], alarm["arm"]) == (at, "closed", "gl-web")

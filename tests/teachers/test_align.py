@@ -364,6 +364,17 @@ def test_an_arm_is_compared_with_what_others_had_after_as_many_tokens():
     assert teacher.gate.closed["az"] == (pytest.approx(0.002), pytest.approx(0.06))
 
 
+@pytest.mark.parametrize(("reach", "share"), [(1, 0.25), (3, 0.25), (4, 0.0)])
+def test_with_more_reach_an_arm_is_compared_with_what_others_had_after_more_tokens(reach, share):
+    teacher = gated(gate_reach=reach)
+    seen = EQUALLY | {"az": 300}
+    reading(teacher, 30, dict.fromkeys(ARMS, 0.06) | {"az": 0.02}, seen)
+    assert shares(teacher, 30)["az"] == 0.25, "0.02 + 2 * 0.005 is above a quarter of 0.06"
+    reading(teacher, 110, dict.fromkeys(ARMS, 0.9) | {"az": 0.02}, seen)
+    # az has seen 33,000. The others had 110,000 at the second reading, 3.3 times as many: (0.06 + 0.9) / 2 = 0.48.
+    assert shares(teacher, 110)["az"] == share
+
+
 def test_the_gate_stays_open_while_the_student_does_not_translate_yet():
     teacher = gated()
     reading(teacher, 30, dict.fromkeys(ARMS, 0.049) | {"az": -0.05})

@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -61,6 +61,7 @@ class AlignConfig(TeacherConfig):
         source="Rota",
         reference="Rota's own; docs/teachers.md has its formulas",
     )
+    later: ClassVar[tuple[str, ...]] = ("gate_reach",)
     name: Literal["align"] = "align"
     observe_every: int | None = Field(10, ge=1, description="updates between two observations; null: at every choice")
     direction: Literal["loss", "source-gain", "both", "none"] = Field(
@@ -105,6 +106,9 @@ class AlignConfig(TeacherConfig):
     gate_at: float = Field(0.2, gt=0, le=1, description="gain, relative to the other arms', below which an arm closes")
     gate_from: float = Field(
         0.2, ge=0, description="gain of the other arms, in nats per token, from which on the gate closes any"
+    )
+    gate_reach: float = Field(
+        1.0, ge=1, description="it compares an arm with others that had seen at most so many times as many tokens"
     )
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Align:
@@ -346,6 +350,7 @@ class Gate:
 
     def __init__(self, config: AlignConfig, classroom: Classroom) -> None:
         self.arms, self.at, self.least = classroom.arms, config.gate_at, config.gate_from
+        self.reach = config.gate_reach
         self.every = max(1, config.gate_every.steps(classroom.steps))
         self.measure = SourceGain(tokens=config.gate_tokens or _gate_tokens(classroom, self.every))
         self.due = self.every  # the step of the next reading
@@ -367,8 +372,11 @@ class Gate:
             self.closed = {}
 
     def _others(self, arm: Arm) -> float | None:
-        """The median gain of the other arms when they had seen as many tokens of their own; None if none had."""
-        seen = self.looks[arm][-1].seen
+        """The median gain of the other arms when they had seen as many tokens of their own; None if none had.
+
+        ``gate_reach`` times as many: with more than 1, arms that are played seldom are judged earlier.
+        """
+        seen = self.reach * self.looks[arm][-1].seen
         earlier = [[look for look in self.looks[other] if look.seen <= seen] for other in self.arms if other != arm]
         gains = [_pooled(looks)[0] for looks in earlier if looks]
         return median(gains) if gains else None
