@@ -22,10 +22,12 @@ def tag(language):
     raise SystemExit(f"the model has no language {language!r}; its README.md lists them")
 
 
-first = {"target_prefix": [[tag(into[0])]]} if into else {}
+options = {"min_decoding_length": 0}
+if into:  # such a bias forces the tag; docs/export.md says why it is there, and the length with it
+    options = {"target_prefix": [[tag(into[0])]], "prefix_bias_beta": 1 - 2**-24, "min_decoding_length": 1}
 for line in sys.stdin:
     source = [tag(language), *subwords.encode(line, add_special_tokens=False).tokens, "</s>"]
-    limit = {"max_decoding_length": 2 * len(source) + 11, "min_decoding_length": 0}
-    (found,) = model.translate_batch([source], beam_size=5, return_end_token=True, **limit, **first)
+    options["max_decoding_length"] = 2 * len(source) + 11
+    (found,) = model.translate_batch([source], beam_size=5, return_end_token=True, **options)
     ids = [subwords.token_to_id(token) for token in found.hypotheses[0]]
     print(subwords.decode(ids) if line.strip() else "")

@@ -138,16 +138,9 @@ def test_m2m100_comes_back_with_its_own_tokenizer(tmp_path, docs_script):
     exported = CTranslator(export(tmp_path / "run", tmp_path / "ct2", to="ctranslate2"), threads=1)
     clean = [line for line in lines if "水" not in line]
     assert exported.translate(clean, "gl", to="en", beam=2) == ours.translate(clean, "gl", to="en", beam=2)
-    clean, expected = not_empty(clean, ours.translate(clean, "gl", to="en"))
+    expected = ours.translate(clean, "gl", to="en")
     assert docs_script("use_transformers.py", folder, "gl", "en", lines=clean) == expected
     assert docs_script("use_ctranslate2.py", tmp_path / "ct2", "gl", "en", lines=clean) == expected
-
-
-def not_empty(lines, translations):
-    """Without those whose translation is empty: after a target prefix CTranslate2 finds none that is."""
-    kept = [pair for pair in zip(lines, translations, strict=True) if pair[1]]
-    assert len(kept) > 3
-    return [line for line, _ in kept], [translation for _, translation in kept]
 
 
 def test_the_scripts_of_the_docs_and_the_model_card_take_the_codes_of_nllb(tmp_path, tiny_nllb, docs_script, capsys):
@@ -163,7 +156,7 @@ def test_the_scripts_of_the_docs_and_the_model_card_take_the_codes_of_nllb(tmp_p
     found = set()
     for source, target in (("en", "az"), ("az", "en")):
         lines = [pair[source == "en"] for pair in pairs("az", 9, 7)]
-        lines, expected = not_empty(lines, ours.translate(lines, source, to=target))
+        expected = ours.translate(lines, source, to=target)
         found |= set(expected)
         for script, folder in scripts.items():
             assert docs_script(script, folder, codes[source], codes[target], lines=lines) == expected, (script, source)

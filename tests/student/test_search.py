@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from student_cases import make_network, random_pairs, states_of
+from student_cases import VOCABULARY, make_network, random_pairs, states_of
 
 from rota.student import search
 from rota.student.search import Hypothesis, translate
@@ -41,11 +41,13 @@ def next_log_probabilities(networks: list[Transformer], source: list[int], prefi
     return row
 
 
-def slow_search(networks: list[Transformer], source: list[int], beam: int, penalty: float, limit: int) -> Hypothesis:
-    """Beam search as one would tell it, with lists."""
-    alive: list[tuple[float, list[int]]] = [(0.0, [])]
+def slow_search(
+    networks: list[Transformer], source: list[int], beam: int, penalty: float, limit: int, *given: int
+) -> Hypothesis:
+    """Beam search as one would tell it, with lists; tokens that are given count in the length and cost nothing."""
+    alive: list[tuple[float, list[int]]] = [(0.0, [*given])]
     ended: list[tuple[float, list[int]]] = []
-    for length in range(1, limit + 2):
+    for length in range(1 + len(given), limit + 2):
         candidates = []
         for score, prefix in alive:
             row = next_log_probabilities(networks, source, prefix)
@@ -57,7 +59,7 @@ def slow_search(networks: list[Transformer], source: list[int], beam: int, penal
         if len(ended) >= beam or not alive:
             break
     score, prefix = max(ended, key=lambda hypothesis: hypothesis[0])
-    return Hypothesis(np.array(prefix), score)
+    return Hypothesis(np.array(prefix[len(given) :]), score)
 
 
 def assert_same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
@@ -76,6 +78,21 @@ def test_it_finds_what_a_plain_search_finds(seed, beam, penalty):
     expected = [
         slow_search(networks, source.tolist(), beam, penalty, len(source) // 2 + 6) for source in sources(*LENGTHS)
     ]
+    assert_same(found, expected)
+
+
+@pytest.mark.parametrize(("beam", "penalty"), [(3, 1.0), (5, 1.0), (4, 0.6)])
+@torch.inference_mode()
+def test_after_a_given_token_it_finds_what_a_plain_search_finds(beam, penalty):
+    """The end symbol right after it is an end as any other."""
+    networks, tags = [chatty(3)], range(4, VOCABULARY)
+    texts = sources(*(3 + tag % 6 for tag in tags))
+    found = translate(networks, texts, first=tags, beam=beam, length_penalty=penalty, max_ratio=0.5, extra=6)
+    expected = [
+        slow_search(networks, text.tolist(), beam, penalty, len(text) // 2 + 6, tag)
+        for text, tag in zip(texts, tags, strict=True)
+    ]
+    assert any(len(hypothesis.ids) == 0 for hypothesis in expected)
     assert_same(found, expected)
 
 

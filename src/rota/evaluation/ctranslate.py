@@ -33,6 +33,9 @@ BATCH_TOKENS: Final = 4_000
 LONGEST_SOURCE: Final = 1024
 """Positions in the model; what a source has beyond is cut off. Our own search has no such limit."""
 
+CERTAIN: Final = 1 - 2**-24
+"""The bias towards a target prefix that forces it: the largest number below 1 in CTranslate2's precision."""
+
 
 def _library(module: str = "ctranslate2") -> Any:
     try:
@@ -169,15 +172,28 @@ class IdSearch:
     def _begin(self, part: Part, batch: Sequence[int], search: Search) -> Any:
         return self._model.translate_batch(
             [self._spell(part.sources[each].tolist()) for each in batch],
-            target_prefix=None if part.first is None else [[self._tokens[part.first[each]]] for each in batch],
+            **self._forced(part, batch, search.beam),
             asynchronous=True,
             beam_size=search.beam,
             length_penalty=search.length_penalty,
             return_end_token=True,  # earlier versions count the end symbol only then
             max_decoding_length=1 + max(search.limit(part.sources[each]) for each in batch),
-            min_decoding_length=0,
             max_input_length=0,
         )
+
+    def _forced(self, part: Part, batch: Sequence[int], beam: int) -> dict[str, Any]:
+        """Options for the first tokens, which are given, and for the shortest translation, which is empty.
+
+        At the first step after a target prefix CTranslate2 discards the end symbol unless it is the likeliest token,
+        and with it one of the hypotheses. After a prefix that is only preferred it does not; a preference this strong
+        leaves 6e-8 of its probability to another first token. The end symbol must then be ruled out at that position.
+        """
+        if part.first is None:
+            return {"min_decoding_length": 0}
+        prefix = {"target_prefix": [[self._tokens[part.first[each]]] for each in batch]}
+        if beam == 1:  # greedy search discards nothing
+            return {**prefix, "min_decoding_length": 0}
+        return {**prefix, "prefix_bias_beta": CERTAIN, "min_decoding_length": 1}
 
     def _spell(self, source: Sequence[int]) -> list[str]:
         kept = source if len(source) <= LONGEST_SOURCE else [*source[: LONGEST_SOURCE - 1], EOS]

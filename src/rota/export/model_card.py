@@ -62,9 +62,13 @@ subwords = tokenizers.Tokenizer.from_file(FOLDER + "/tokenizer.json")
 subwords.encode_special_tokens = True
 source = ["__{language}__", *subwords.encode(TEXT, add_special_tokens=False).tokens, "</s>"]
 settings = dict(beam_size=5, return_end_token=True, max_decoding_length=2 * len(source) + 11)
-(found,) = model.translate_batch([source], target_prefix=[["__{target}__"]], **settings)
+into = dict(target_prefix=[["__{target}__"]], prefix_bias_beta=1 - 2**-24)
+(found,) = model.translate_batch([source], **into, **settings)
 print(subwords.decode([subwords.token_to_id(token) for token in found.hypotheses[0]]))
 ```
+
+The bias of nearly 1 forces the tag of the target language, and `translate_batch` then finds what Rota finds. Without it
+one hypothesis is lost when the end symbol is among the likeliest first tokens.
 
 Or, with Rota: `rota translate FOLDER --from {language} --to {target} < in.txt > out.txt`.""",
 }
