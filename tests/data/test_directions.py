@@ -79,6 +79,21 @@ def test_a_star_that_adds_nothing_is_refused(written):
         resolved(written, ("az", "tr"), "en")
 
 
+def test_names_of_languages_may_have_hyphens(tmp_path):
+    files = {split: f"{tmp_path}/{split}.{{language}}.tsv" for split in ("train", "dev", "test")}
+    config = CorpusConfig(languages=("gl", "pt-br"), directions=("pt-br-en", "en-pt-br", "gl-en"), **files)
+    assert config.pairs == (("pt-br", "en"), ("en", "pt-br"), ("gl", "en"))
+    by_key = {split: {"gl": pattern, "pt-br": pattern} for split, pattern in files.items()}
+    assert CorpusConfig(directions=("en-pt-br",), **by_key).pairs == (("en", "pt-br"),)
+    with pytest.raises(ValidationError, match="'pt-br-en' may be pt into br-en or pt-br into en; list the languages"):
+        CorpusConfig(directions=("pt-br-en",), **{split: f"{split}.{{side}}" for split in files})
+
+
+def test_a_direction_that_no_listed_language_has_is_refused_with_those_that_are_listed(tmp_path):
+    with pytest.raises(ValidationError, match="'gl-en' is not a direction between two languages of az, en, tr"):
+        directed(tmp_path, ("az-en", "gl-en"))
+
+
 def test_a_star_needs_the_languages():
     with pytest.raises(ValidationError, match=r"the star in '\*-en' needs the languages; list them"):
         CorpusConfig(directions=("*-en", "en-gl"), train="train.{side}", dev="dev.{side}", test="test.{side}")

@@ -65,7 +65,11 @@ def _parsed(written: str, languages: Collection[str], pivot: str) -> Direction:
     halves = [("-".join(parts[:place]), "-".join(parts[place:])) for place in range(1, len(parts))]
     known = {*languages, pivot}
     fitting = [pair for pair in halves if pair[0] != pair[1] and (not languages or set(pair) <= known)]
-    if len(fitting) != 1:
+    if len(fitting) > 1:
+        readings = " or ".join(" into ".join(pair) for pair in fitting)
+        remedy = "rename one of them" if languages else "list the languages, for example languages: [gl, pt-br]"
+        raise ValueError(f"{written!r} may be {readings}; {remedy}")
+    if not fitting:
         among = f" of {', '.join(sorted(known))}" if languages else ""
         raise ValueError(f"{written!r} is not a direction between two languages{among}; write for example gl-en")
     return fitting[0]

@@ -208,6 +208,13 @@ class CorpusConfig(Settings):
 
     def _named_languages(self) -> Iterator[tuple[str, ...]]:
         """The languages of each list or mapping that names some; the first one decides which the corpus has."""
+        listed = list(self._listed_languages())
+        yield from listed
+        by_name = isinstance(self.directions, tuple) and not any(map(has_star, self.directions))
+        if by_name and self.corpus == "files" and not any(listed):
+            yield languages_of(resolved(self.directions or (), (), self.target), self.target)
+
+    def _listed_languages(self) -> Iterator[tuple[str, ...]]:
         yield self.languages
         if self.corpus == "synthetic":
             yield tuple(chain.from_iterable(self.synthetic.tree().values()))
@@ -216,8 +223,6 @@ class CorpusConfig(Settings):
                 yield tuple(dict.fromkeys((*patterns, *self._source_languages))) if self.sources else tuple(patterns)
         if self.corpus == "files":
             yield self._source_languages
-        if isinstance(self.directions, tuple) and self.corpus == "files" and not any(map(has_star, self.directions)):
-            yield languages_of(resolved(self.directions, (), self.target), self.target)
 
     @property
     def _source_languages(self) -> tuple[str, ...]:
