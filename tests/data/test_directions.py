@@ -5,6 +5,8 @@ import pytest
 from pydantic import ValidationError
 from small_corpus import run, sentences, write_corpus
 
+from rota.api import classroom_of
+from rota.config import RunConfig
 from rota.data.corpora.directions import resolved
 from rota.data.corpora.sources import CorpusConfig, open_corpus
 from rota.data.division import teacher_part
@@ -300,6 +302,31 @@ def test_sources_and_directions_together(tmp_path):
     assert store.text("dev", "az-tr")[0] == (sentences(6, 51)[0].upper(), sentences(6, 51)[0].title())
     assert first_tokens(store, "train", "az-tr.crawl.1", "target") == {store.subwords.tag("tr")}
     assert first_tokens(store, "train", "en-az.back", "source") == {store.subwords.tag("en")}
+
+
+def test_names_of_sources_and_languages_stand_for_their_arms(tmp_path):
+    sources = {
+        "web": {"language": "az", "train": "web.tsv", "split_by": {"column": 3, "values": ["a", "b"]}},
+        "ted": {"direction": "az-tr", "train": "ted.tsv"},
+    }
+    config = directed(tmp_path, ("az-en", "en-az", "az-tr"), sources=sources)
+    arms = ["az-en.web.a", "az-en.web.b", "en-az", "en-az.web.a", "az-tr.ted"]
+    groups = config.groups(config.routes(arms))
+    assert groups["web"] == ("az-en.web.a", "az-en.web.b", "en-az.web.a")
+    assert groups["web.a"] == ("az-en.web.a", "en-az.web.a")
+    assert groups["ted"] == groups["tr"] == ("az-tr.ted",)
+    assert groups["az"] == tuple(arms)
+    plain = directed(tmp_path, None, sources={"web": sources["web"]})
+    assert plain.groups(plain.routes(["az", "web.a", "web.b", "tr"])) == {"web": ("web.a", "web.b")}
+
+
+def test_shares_of_a_run_may_name_a_source(tmp_path):
+    corpus = directed(tmp_path, sources={"half": {"language": "tr", "take": 0.5}})
+    classroom = classroom_of(RunConfig(data=corpus.model_dump()), run(corpus, tmp_path / "data"))
+    assert classroom.spread({"half": 1, "az": 1}) == {
+        **dict.fromkeys(("tr-en.half", "en-tr.half"), 0.5),
+        **dict.fromkeys(("az-en", "en-az"), 0.5),
+    }
 
 
 def test_a_source_with_the_name_of_its_direction_is_that_arm(tmp_path):

@@ -147,6 +147,18 @@ def own_source_texts(sources: Sources, direction: Direction) -> dict[Arm, dict[S
     return found
 
 
+def arm_groups(arms: Mapping[Arm, Route], sources: Sources, *, by_language: bool) -> dict[str, tuple[Arm, ...]]:
+    """The arms of each source, of each part of one that is split, and of each language, from it or into it."""
+    names = {part: source for source, each in sources.items() for part in each.arms(source)}
+    found: dict[str, dict[Arm, None]] = {}
+    for arm, route in arms.items():
+        part = arm.removeprefix(f"{direction_name((route.source, route.target))}.")
+        of_source = (names[part], part) if part in names else ()
+        for name in (*((route.source, route.target) if by_language else ()), *of_source):
+            found.setdefault(name, {})[arm] = None
+    return {name: tuple(of_name) for name, of_name in found.items() if name not in arms}
+
+
 def _no_corpus(corpus: NamedCorpus, language: str) -> ParallelText:
     raise AssertionError(f"{corpus} {language}: the text of a direction is in files")
 

@@ -29,6 +29,7 @@ from rota.data.corpora.arms import (
 from rota.data.corpora.directions import (
     BOTH_WAYS,
     Direction,
+    arm_groups,
     directed,
     directed_routes,
     direction_name,
@@ -274,6 +275,10 @@ class CorpusConfig(Settings):
         for pair in self.pairs:
             routes |= own_source_routes(self.sources_of(pair), pair)
         return routes
+
+    def groups(self, arms: Mapping[Arm, Route]) -> dict[str, tuple[Arm, ...]]:
+        """The arms that the name of a language, of a source, or of a part of one stands for, in all directions."""
+        return arm_groups(arms, self.sources, by_language=bool(self.directions))
 
     def trains_on(self, pair: Direction) -> bool:
         return set(pair).isdisjoint(self.only_measured)
