@@ -107,6 +107,17 @@ def test_a_column_of_labels_splits_a_file_into_arms(tmp_path):
     assert texts(config, tmp_path, "az-all.web") == english[1::3]
 
 
+def test_bins_may_be_written_as_numbers(tmp_path):
+    english = sentences(6, seed=7)
+    path = write_tsv(tmp_path / "all.tsv", english, [[number] for number in [1, 2, 3] * 2])
+    config = with_sources(
+        tmp_path, {"q": {"language": "az", "train": path, "split_by": {"column": 3, "values": [1, 3]}}}
+    )
+    assert texts(config, tmp_path, "q.3") == english[2::3]
+    source = config.sources["q"].model_dump(mode="json")
+    assert source["split_by"]["values"] == ["1", "3"]
+
+
 def test_a_column_of_numbers_gives_arms_of_equal_size_the_lowest_first(tmp_path):
     english = sentences(9, seed=7)
     path = write_tsv(tmp_path / "all.tsv", english, [[score] for score in [9, 1, 8, 2, 7, 3, 6, 4, 5]])
@@ -134,7 +145,11 @@ def test_a_part_that_no_line_is_in_is_an_error(tmp_path):
 
 @pytest.mark.parametrize(
     ("columns", "message"),
-    [([["high"]], r"line 1: 'high' is not a number"), ([[]], r"line 1: 2 columns; split_by\.column is 3")],
+    [
+        ([["high"]], r"line 1: 'high' is not a number \(a header[?] remove it\)"),
+        ([["nan"]], r"line 1: 'nan' is not a number; split_by needs one, or values"),
+        ([[]], r"line 1: 2 columns; split_by\.column is 3"),
+    ],
 )
 def test_a_column_that_cannot_be_read_is_named_with_its_line(tmp_path, columns, message):
     path = write_tsv(tmp_path / "all.tsv", sentences(1, seed=7), columns)
@@ -248,6 +263,10 @@ def test_low_resource_is_a_matter_of_all_arms_of_a_language_together(tmp_path):
         ({"language": "az", "train": "a", "split_by": {"column": 3}}, "give one of values, bins and edges"),
         ({"language": "az", "train": "a", "split_by": {"column": 3, "edges": [2, 1]}}, "edges must rise: 2, 1"),
         ({"language": "az", "train": "a", "split_by": {"column": 3, "values": ["a b"]}}, "'a b' becomes part of a"),
+        (
+            {"language": "az", "train": "a", "split_by": {"column": 3, "values": [0.5]}},
+            "write it in quotes, as it stands in the column: '0.5'",
+        ),
         ({"language": "ru", "train": "a"}, "unknown language of the source 'az-web': 'ru'"),
         ({"language": "en", "train": "a"}, "'en' cannot be a source language"),
     ],

@@ -7,15 +7,17 @@ language unless a source brings its own.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from rota.data.corpora.bins import Difficulty, equal_edges, split_text
 from rota.data.corpora.parallel import (
@@ -42,12 +44,19 @@ NamedCorpus = Literal["ted8", "catalogues", "debian"]
 _DIGEST: Final = 8  # bytes
 
 
+def _as_written(value: Any) -> Any:
+    """A bin such as 1 is the text ``1`` of the column; a number such as 0.50 would not be what stands there."""
+    if isinstance(value, bool | float):
+        raise ValueError(f"write it in quotes, as it stands in the column: {str(value)!r}")
+    return str(value) if isinstance(value, int) else value
+
+
 class SplitBy(Settings):
     """What divides a text into arms: a column of a TSV file, by its values or its numbers; or the text itself."""
 
     column: int | None = Field(None, ge=3, description="counted from 1; the first two are source and target")
     by: Difficulty | None = None  # the length of the target, or how rare the words of the source are
-    values: tuple[str, ...] = ()  # an arm for each; lines with other values are left out
+    values: tuple[Annotated[str, BeforeValidator(_as_written)], ...] = ()  # an arm for each; other lines are left out
     bins: int | None = Field(None, ge=2)  # as many arms of equal size, lowest numbers first
     edges: tuple[float, ...] = ()  # an arm below the first, between each two, and from the last on
 
@@ -355,10 +364,8 @@ def _columns(files: tuple[Path, ...], by: SplitBy) -> Iterator[tuple[Pair, str |
 
 
 def _number(value: str, path: Path, line: int) -> float:
-    try:
-        return float(value)
-    except ValueError:
-        header = " (a header? remove it)" if line == 1 else ""
-        raise ValueError(
-            f"{path}, line {line}: {value!r} is not a number{header}; split_by needs one, or values"
-        ) from None
+    with suppress(ValueError):
+        if not math.isnan(number := float(value)):
+            return number
+    header = " (a header? remove it)" if line == 1 and value.lower() != "nan" else ""
+    raise ValueError(f"{path}, line {line}: {value!r} is not a number{header}; split_by needs one, or values")
