@@ -255,7 +255,16 @@ def test_low_resource_is_a_matter_of_all_arms_of_a_language_together(tmp_path):
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ({"language": "az"}, "one of train, corpus, take and duplicate; here is none of them"),
+        ({"language": "az"}, "duplicate; here is none of them; write for example train: text/web.gl.tsv"),
+        (
+            {"language": "az", "train": "a", "at_most": 0},
+            "at_most is 0, which leaves no text; write 1 or more, or remove",
+        ),
+        (
+            {"language": "az", "train": "a", "split_by": {"column": 1, "bins": 2}},
+            "column is 1, and columns 1 and 2 are",
+        ),
+        ({"language": "az", "take": 0.5, "split_by": {"by": "length", "bins": 1}}, "bins is 1, which divides nothing"),
         ({"language": "az", "train": "a", "take": 0.5}, "here is train and take"),
         ({"language": "az", "train": "a", "dev": "b"}, "brings dev text brings test text too"),
         ({"language": "az", "take": 0.5, "split_by": {"column": 3, "bins": 2}}, "column needs a TSV file"),
@@ -282,6 +291,7 @@ def test_mistakes_in_a_source_are_named(tmp_path, source, message):
     [
         ({"az web": {"language": "az", "take": 0.5}}, "'az web' is not a name for a source"),
         ({"mixed": {"language": "az", "take": 0.5}}, "mixed batches have that name"),
+        ({"en": {"language": "az", "take": 0.5}}, "a source cannot be named 'en': that is the target language"),
         ({"az-en": {"language": "az", "take": 0.5}}, "a source cannot be named 'az-en'"),
         (
             {

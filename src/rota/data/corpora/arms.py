@@ -54,10 +54,10 @@ def _as_written(value: Any) -> Any:
 class SplitBy(Settings):
     """What divides a text into arms: a column of a TSV file, by its values or its numbers; or the text itself."""
 
-    column: int | None = Field(None, ge=3, description="counted from 1; the first two are source and target")
+    column: int | None = Field(None, description="counted from 1; the first two are source and target")
     by: Difficulty | None = None  # the length of the target, or how rare the words of the source are
     values: tuple[Annotated[str, BeforeValidator(_as_written)], ...] = ()  # an arm for each; other lines are left out
-    bins: int | None = Field(None, ge=2)  # as many arms of equal size, lowest numbers first
+    bins: int | None = None  # as many arms of equal size, lowest numbers first
     edges: tuple[float, ...] = ()  # an arm below the first, between each two, and from the last on
 
     @model_validator(mode="after")
@@ -66,6 +66,10 @@ class SplitBy(Settings):
             raise ValueError("give either column (of a TSV file) or by (length, rarity)")
         if self.by and self.values:
             raise ValueError(f"values are those of a column; by: {self.by} needs bins or edges")
+        if self.column is not None and self.column < 3:
+            raise ValueError(f"column is {self.column}, and columns 1 and 2 are source and target; write 3 or more")
+        if self.bins is not None and self.bins < 2:
+            raise ValueError(f"bins is {self.bins}, which divides nothing; write 2 or more")
         given = [name for name in ("values", "bins", "edges") if getattr(self, name)]
         if len(given) != 1:
             found = " and ".join(given) if given else "none of them"
@@ -94,7 +98,7 @@ class SourceConfig(Settings):
     duplicate: Annotated[float, Field(gt=0, le=1)] | None = None  # this share of its arm's pairs, which the arm keeps
     dev: Patterns | None = None  # with test: an own dev and test set beside those of the language
     test: Patterns | None = None
-    at_most: Count | None = Field(None, ge=1, description="of each arm, the first pairs that cleaning keeps")
+    at_most: Count | None = Field(None, description="of each arm, the first pairs that cleaning keeps")
     split_by: SplitBy | None = None
 
     @model_validator(mode="after")
@@ -104,8 +108,10 @@ class SourceConfig(Settings):
             raise ValueError(f"a source has a language or, for text of one direction, a direction; here is {found}")
         given = [name for name in ("train", "corpus", "take", "duplicate") if getattr(self, name) is not None]
         if len(given) != 1:
-            found = " and ".join(given) if given else "none of them"
+            found = " and ".join(given) if given else "none of them; write for example train: text/web.gl.tsv"
             raise ValueError(f"a source has one of train, corpus, take and duplicate; here is {found}")
+        if self.at_most is not None and self.at_most < 1:
+            raise ValueError(f"at_most is {self.at_most}, which leaves no text; write 1 or more, or remove the source")
         if self.direction and self.train is None:
             raise ValueError(f"{given[0]!r} is of a language; a source of a direction has files, under 'train'")
         if (self.dev is None) != (self.test is None):
@@ -140,6 +146,8 @@ def check_names(sources: Sources, target: str) -> None:
     for name, source in sources.items():
         if not NAME.fullmatch(name):
             raise ValueError(f"{name!r} is not a name for a source; use letters, digits, '-', '_' or '.'")
+        if name == target:
+            raise ValueError(f"a source cannot be named {name!r}: that is the target language; rename it")
         if name == f"{source.language}-{target}":
             raise ValueError(
                 f"a source cannot be named {name!r}: files of {source.language!r} have that name; rename it"

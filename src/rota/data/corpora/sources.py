@@ -43,7 +43,6 @@ from rota.data.corpora.directions import (
 )
 from rota.data.corpora.language_files import check_keys, has_text, names_pairs, own_files, patterns_of_direction
 from rota.data.corpora.parallel import (
-    NAME,
     SPLITS,
     Corpus,
     MissingTexts,
@@ -51,6 +50,7 @@ from rota.data.corpora.parallel import (
     Patterns,
     Split,
     check_known,
+    check_languages,
     fields_of,
     having,
     listed,
@@ -132,7 +132,7 @@ class CorpusConfig(Settings):
     @model_validator(mode="after")
     def _check(self) -> Self:
         for languages in self._named_languages():
-            _check_languages(languages, self.target)
+            check_languages(languages, self.target)
         given = [split for split in SPLITS if getattr(self, split) is not None]
         missing = [split for split in SPLITS if split not in given and split not in self._brought]
         if self.hold_out and "train" not in missing:
@@ -216,7 +216,7 @@ class CorpusConfig(Settings):
         check_names(self.sources, self.target)
         for name, source in self.sources.items():
             if source.language:
-                _check_languages((source.language,), self.target)
+                check_languages((source.language,), self.target)
             if name in (MIXED, MIXED_HIGH_RESOURCE):
                 raise ValueError(f"a source cannot be named {name!r}: mixed batches have that name; rename it")
             if self.languages and source.language:
@@ -280,6 +280,12 @@ class CorpusConfig(Settings):
         """The arms that the name of a language, of a source, or of a part of one stands for, in all directions."""
         return arm_groups(arms, self.sources, by_language=bool(self.directions))
 
+    def measured_by(self, name: Arm) -> tuple[Arm, ...]:
+        """The dev sets of a source, or of an arm of one; none if it is something else."""
+        routes = {arm: route for arm, route in self._routes.items() if arm not in self.all_languages}
+        sources = arm_groups(routes, self.sources, by_language=False)
+        return tuple(dict.fromkeys(routes[arm].dev for arm in sources.get(name, (name,)) if arm in routes))
+
     def trains_on(self, pair: Direction) -> bool:
         return set(pair).isdisjoint(self.only_measured)
 
@@ -315,23 +321,6 @@ class CorpusConfig(Settings):
         """Whether all patterns name the files of any two languages."""
         given = [patterns for split in SPLITS if (patterns := getattr(self, split)) is not None]
         return bool(given) and all(not isinstance(patterns, dict) and names_pairs(patterns) for patterns in given)
-
-
-def _check_languages(languages: tuple[str, ...], target: str) -> None:
-    seen: set[str] = set()
-    for language in languages:
-        if not NAME.fullmatch(language):
-            raise ValueError(f"{language!r} is not a language code; use letters, digits, '-', '_' or '.'")
-        if language in seen:
-            raise ValueError(f"language {language!r} is listed twice; remove one")
-        if language == target:
-            name = "English" if target == "en" else "it"
-            raise ValueError(
-                f"{language!r} cannot be a source language: {name} is the target; remove it from languages"
-            )
-        if language in (MIXED, MIXED_HIGH_RESOURCE):
-            raise ValueError(f"{language!r} cannot be a source language: mixed batches have that name; rename it")
-        seen.add(language)
 
 
 def open_corpus(config: CorpusConfig, cache: Path) -> Corpus:
