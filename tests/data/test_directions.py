@@ -227,6 +227,10 @@ def test_a_misspelt_key_of_a_mapping_is_refused(tmp_path):
     mappings["dev"]["trr"] = "dev.tsv"
     with pytest.raises(ValueError, match="unknown key under 'dev': 'trr'; did you mean 'tr'[?] known: az, tr"):
         open_corpus(CorpusConfig(languages=("az", "tr"), **mappings), tmp_path)
+    with pytest.raises(
+        ValueError, match="unknown key under 'dev': 'trr'; did you mean 'tr'[?] known: az, tr, az-en, tr"
+    ):
+        open_corpus(CorpusConfig(directions=("az-en", "tr-en"), **mappings), tmp_path)
     mappings["dev"] = {"az-tr": "dev.tsv", **mappings["train"]}
     with pytest.raises(ValueError, match="'az-tr' under 'dev' is not among the 'directions'; add it there"):
         open_corpus(CorpusConfig(languages=("az", "tr"), directions=("az-en", "tr-en"), **mappings), tmp_path)

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from rota.data.corpora.arms import held_out_texts
-from rota.data.corpora.directions import BOTH_WAYS, direction_name, is_direction
+from rota.data.corpora.directions import BOTH_WAYS, direction_name, is_direction, languages_of
 from rota.data.corpora.parallel import (
     SPLITS,
     MissingTextError,
@@ -32,7 +32,8 @@ _HOLD_OUT: Final = "or write data.hold_out: 200, which takes dev and test sets f
 
 def check_keys(config: CorpusConfig) -> None:
     """Mappings may name languages, and directions that have text of their own; a misspelt key would be left out."""
-    known = (*config.known_languages, *map(direction_name, config.pairs))
+    used = languages_of(config.pairs, config.target) if config.directions else config.known_languages
+    known = (*(config.languages or used), *map(direction_name, config.pairs))
     for split in SPLITS:
         patterns = getattr(config, split)
         for key in patterns if isinstance(patterns, dict) else ():
