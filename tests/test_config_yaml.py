@@ -52,6 +52,20 @@ def test_aliases_that_grow_beyond_measure_are_refused():
     assert caught.value.line == 6  # 9 ** 5 times three numbers
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("sources:\n  gl: {a: 1}\n  gl: {b: 2}", 3, "the key 'gl' is there twice; rename or remove one"),
+        ("directions: [*-en, en-gl]", 1, r'\*-en is an alias in YAML; write it in quotes, "\*-en"'),
+        ("directions:\n- *-*", 2, r'write it in quotes, "\*-\*"'),
+    ],
+)
+def test_what_users_write_and_yaml_does_not_know_has_a_remedy(text, line, message):
+    with pytest.raises(YAMLMistakeError, match=message) as caught:
+        parse_yaml(text)
+    assert caught.value.line == line
+
+
 def test_an_alias_inside_itself_is_refused():
     with pytest.raises(YAMLMistakeError, match=r"\*x stands inside itself"):
         parse_yaml("a: &x [1, *x]")

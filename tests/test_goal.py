@@ -91,8 +91,15 @@ def test_a_goal_may_name_directions_and_sources_with_dev_sets_of_their_own(goal)
 def test_a_direction_that_is_not_there_is_refused_with_those_that_are():
     with pytest.raises(ValueError, match="unknown language 'en-pt' in the goal; did you mean 'en-gl'"):
         check_goal(several("en-pt"))
-    with pytest.raises(ValueError, match="unknown language 'gl-en.web' in the goal"):
-        check_goal(several("gl-en.web"))  # is trained on, and measured by the dev set of gl-en
+
+
+@pytest.mark.parametrize(
+    ("goal", "measured"), [("gl-en.web", "gl-en"), ("web", "gl-en, en-gl"), ({"gl": 1, "en-gl.web": 1}, "en-gl")]
+)
+def test_a_goal_cannot_name_a_source_without_dev_text_of_its_own(goal, measured):
+    remedy = f"a source without dev and test text of its own; name what it is measured by \\({measured}\\)"
+    with pytest.raises(ConfigError, match=remedy):
+        check_goal(several(goal))
 
 
 def several(goal):

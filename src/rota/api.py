@@ -209,6 +209,7 @@ def classroom_of(config: RunConfig, store: Store) -> Classroom:
         lr_warmup=config.student.lr_warmup.steps(training.steps),
         goal=resolve(config.goal, store.languages, store.low_resource, store.manifest.routes),
         language_of=store.language_of,
+        groups=config.data.groups({arm: store.route(arm) for arm in store.arms}),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -311,9 +312,18 @@ def parse_yaml(text: str) -> Any:
         return YAML(typ="safe", pure=True).load(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark
-        raise YAMLMistakeError(str(error.problem), None if mark is None else mark.line + 1) from None
+        raise YAMLMistakeError(_plainly(str(error.problem)), None if mark is None else mark.line + 1) from None
     except (YAMLError, ValueError) as error:  # ValueError: a date such as 2024-13-45
         raise YAMLMistakeError(str(error)) from None
+
+
+def _plainly(problem: str) -> str:
+    """The parser's message, or a remedy for what users of a config run into."""
+    if found := re.match(r'found duplicate key "(.*?)" with', problem):
+        return f"the key {found[1]!r} is there twice; rename or remove one"
+    if found := re.match(r"found undefined alias '([-*].*)'", problem):
+        return f'*{found[1]} is an alias in YAML; write it in quotes, "*{found[1]}"'
+    return problem
 
 
 def _check_events(events: Iterable[Any]) -> None:
@@ -387,6 +397,10 @@ def check_goal(config: RunConfig) -> None:
     """Refuses a goal that the dev sets of the config cannot have; which are low-resource is known only later."""
     if config.data.known_languages and config.goal not in GROUPS:
         sets = config.data.dev_sets
+        for name in [config.goal] if isinstance(config.goal, str) else config.goal:
+            if name not in sets and (measured := config.data.measured_by(name)):
+                of = f"the goal names {name!r}, a source without dev and test text of its own"
+                raise ConfigError(f"{of}; name what it is measured by ({', '.join(measured)}), or give it both")
         resolve(config.goal, list(sets), routes=sets)
 
 

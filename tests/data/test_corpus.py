@@ -247,7 +247,7 @@ def test_each_language_may_have_its_own_files(tmp_path):
     assert list(corpus) == ["az", "tr"]
     assert list(corpus["tr"]["train"].read()) == [("x", "one"), ("y", "one")]
     with pytest.raises(ValueError, match="no train text for language 'ru'; add it under 'train'"):
-        open_corpus(config(tmp_path, ("ru",), train=own), tmp_path)
+        open_corpus(config(tmp_path, ("az", "tr", "ru"), train=own, dev=own, test=own), tmp_path)
 
 
 def test_one_language_needs_no_place_for_its_name_and_a_side_is_one(tmp_path):

@@ -5,6 +5,8 @@ import pytest
 from pydantic import ValidationError
 from small_corpus import run, sentences, write_corpus
 
+from rota.api import classroom_of
+from rota.config import RunConfig
 from rota.data.corpora.directions import resolved
 from rota.data.corpora.sources import CorpusConfig, open_corpus
 from rota.data.division import teacher_part
@@ -77,6 +79,21 @@ def test_mistakes_are_named(tmp_path, directions, message):
 def test_a_star_that_adds_nothing_is_refused(written):
     with pytest.raises(ValueError, match=r"matches no further direction between two languages of az, tr, en|is not a"):
         resolved(written, ("az", "tr"), "en")
+
+
+def test_names_of_languages_may_have_hyphens(tmp_path):
+    files = {split: f"{tmp_path}/{split}.{{language}}.tsv" for split in ("train", "dev", "test")}
+    config = CorpusConfig(languages=("gl", "pt-br"), directions=("pt-br-en", "en-pt-br", "gl-en"), **files)
+    assert config.pairs == (("pt-br", "en"), ("en", "pt-br"), ("gl", "en"))
+    by_key = {split: {"gl": pattern, "pt-br": pattern} for split, pattern in files.items()}
+    assert CorpusConfig(directions=("en-pt-br",), **by_key).pairs == (("en", "pt-br"),)
+    with pytest.raises(ValidationError, match="'pt-br-en' may be pt into br-en or pt-br into en; list the languages"):
+        CorpusConfig(directions=("pt-br-en",), **{split: f"{split}.{{side}}" for split in files})
+
+
+def test_a_direction_that_no_listed_language_has_is_refused_with_those_that_are_listed(tmp_path):
+    with pytest.raises(ValidationError, match="'gl-en' is not a direction between two languages of az, en, tr"):
+        directed(tmp_path, ("az-en", "gl-en"))
 
 
 def test_a_star_needs_the_languages():
@@ -198,14 +215,188 @@ def test_sources_are_arms_of_both_directions(tmp_path):
     assert store.sizes["tr-en.tr-2"] == store.sizes["en-tr.tr-2"]
 
 
-def test_joining_a_language_that_has_only_sources_is_refused(tmp_path):
-    base = write_corpus(tmp_path / "text")
-    patterns = {split: {each: getattr(base, split) for each in ("az", "tr")} for split in ("dev", "test")}
-    sources = {"tr-web": {"language": "tr", "train": f"{tmp_path}/text/train.tr.{{side}}"}}
-    config = CorpusConfig(
-        languages=("az", "tr"), train={"az": base.train}, sources=sources, directions=("az-tr",), **patterns
+def in_files(folder):
+    """The patterns of a corpus by split and language."""
+    files = {split: f"{folder}/{split}.{{language}}.{{side}}" for split in ("train", "dev", "test")}
+    return files, {split: dict.fromkeys(("az", "tr"), pattern) for split, pattern in files.items()}
+
+
+def test_a_misspelt_key_of_a_mapping_is_refused(tmp_path):
+    write_corpus(tmp_path / "text")
+    _, mappings = in_files(tmp_path / "text")
+    mappings["dev"]["trr"] = "dev.tsv"
+    with pytest.raises(ValueError, match="unknown key under 'dev': 'trr'; did you mean 'tr'[?] known: az, tr"):
+        open_corpus(CorpusConfig(languages=("az", "tr"), **mappings), tmp_path)
+    with pytest.raises(
+        ValueError, match="unknown key under 'dev': 'trr'; did you mean 'tr'[?] known: az, tr, az-en, tr"
+    ):
+        open_corpus(CorpusConfig(directions=("az-en", "tr-en"), **mappings), tmp_path)
+    mappings["dev"] = {"az-tr": "dev.tsv", **mappings["train"]}
+    with pytest.raises(ValueError, match="'az-tr' under 'dev' is not among the 'directions'; add it there"):
+        open_corpus(CorpusConfig(languages=("az", "tr"), directions=("az-en", "tr-en"), **mappings), tmp_path)
+
+
+@pytest.mark.parametrize("languages", [("az", "tr"), ()])
+def test_a_direction_may_have_text_of_its_own_under_its_name(tmp_path, languages):
+    write_corpus(tmp_path / "text")
+    folder = write_parallel(tmp_path / "parallel")
+    _, mappings = in_files(tmp_path / "text")
+    (tmp_path / "en-az.tsv").write_text("only this way\tNUR SO\n")
+    mappings["train"] |= {"az-tr": f"{folder}/train.{{side}}", "en-az": f"{tmp_path}/en-az.tsv"}
+    mappings |= {split: {**mappings[split], "az-tr": f"{folder}/{split}.{{side}}"} for split in ("dev", "test")}
+    corpus = open_corpus(
+        CorpusConfig(languages=languages, directions=("az-en", "en-az", "tr-en", "az-tr"), **mappings), tmp_path
     )
-    with pytest.raises(ValueError, match="'tr' has no train text of its own to be joined for 'az-tr'"):
+    assert list(corpus) == ["az-en", "en-az", "tr-en", "az-tr"]
+    assert list(corpus["en-az"]["train"].read()) == [("only this way", "NUR SO")]
+    assert len(list(corpus["en-az"]["dev"].read())) == 5
+    assert len(list(corpus["az-en"]["train"].read())) == 30
+    for split, seed, count in (("train", 50, 40), ("dev", 51, 6)):
+        first = sentences(count, seed)[0]
+        assert next(corpus["az-tr"][split].read()) == (first.upper(), first.title())
+
+
+def test_a_direction_with_text_of_its_own_needs_none_of_its_languages(tmp_path):
+    write_corpus(tmp_path / "text")
+    folder = write_parallel(tmp_path / "parallel", ("tr", "az"))
+    files, _ = in_files(tmp_path / "text")
+    mappings = {split: {"az": files[split], "tr-az": f"{folder}/{split}.{{side}}"} for split in files}
+    corpus = open_corpus(CorpusConfig(directions=("az-en", "tr-az"), **mappings), tmp_path)
+    assert all(splits.keys() == {"train", "dev", "test"} for splits in corpus.values())
+    mappings["dev"] = f"{folder}/dev.{{side}}"
+    mappings["train"]["az-en"] = f"{tmp_path}/text/train.az.{{side}}"
+    (folder / "dev.en").write_text("\n".join(sentences(6, 51)))
+    corpus = open_corpus(CorpusConfig(languages=("az", "tr"), directions=("az-en", "tr-az"), **mappings), tmp_path)
+    assert next(corpus["tr-az"]["dev"].read()) == (sentences(6, 51)[0].title(), sentences(6, 51)[0].upper())
+
+
+def test_sources_and_directions_together(tmp_path):
+    write_corpus(tmp_path / "text")
+    folder = write_parallel(tmp_path / "parallel")
+    files, _ = in_files(tmp_path / "text")
+    tsv = tmp_path / "az-tr.tsv"
+    tsv.write_text(
+        "".join(f"{text.upper()}\t{text.title()}\t{number % 2}\n" for number, text in enumerate(sentences(20, 60)))
+    )
+    sources = {
+        "ted": {"language": "az", "train": f"{folder}/train.{{side}}"},
+        "web": {"direction": "az-tr", "train": f"{folder}/train.{{side}}", "at_most": 7},
+        "crawl": {"direction": "az-tr", "train": str(tsv), "split_by": {"column": 3, "values": ["0", "1"]}},
+        "back": {"direction": "en-az", "train": f"{folder}/train.{{side}}"},
+    }
+    config = CorpusConfig(
+        languages=("az", "tr"),
+        directions=("az-en", "en-az", "tr-en", "az-tr"),
+        train={"tr": files["train"]},
+        dev={"az": files["dev"], "tr": files["dev"], "az-tr": f"{folder}/dev.{{side}}"},
+        test={"az": files["test"], "tr": files["test"], "az-tr": f"{folder}/test.{{side}}"},
+        sources=sources,
+    )
+    store = run(config, tmp_path / "data", cleaning=CleaningConfig(leak_words=30))
+    assert store.arms == (
+        "az-en.ted",
+        *("en-az.ted", "en-az.back"),
+        "tr-en",
+        *("az-tr.web", "az-tr.crawl.0", "az-tr.crawl.1"),
+    )
+    assert store.languages == ("az-en", "en-az", "tr-en", "az-tr")
+    assert store.sizes["az-tr.web"] == 7
+    assert store.sizes["az-tr.crawl.0"] == 10
+    assert store.route("az-tr.crawl.1") == Route("az", "tr", "az-tr")
+    assert store.text("dev", "az-tr")[0] == (sentences(6, 51)[0].upper(), sentences(6, 51)[0].title())
+    assert first_tokens(store, "train", "az-tr.crawl.1", "target") == {store.subwords.tag("tr")}
+    assert first_tokens(store, "train", "en-az.back", "source") == {store.subwords.tag("en")}
+
+
+def test_names_of_sources_and_languages_stand_for_their_arms(tmp_path):
+    sources = {
+        "web": {"language": "az", "train": "web.tsv", "split_by": {"column": 3, "values": ["a", "b"]}},
+        "ted": {"direction": "az-tr", "train": "ted.tsv"},
+    }
+    config = directed(tmp_path, ("az-en", "en-az", "az-tr"), sources=sources)
+    arms = ["az-en.web.a", "az-en.web.b", "en-az", "en-az.web.a", "az-tr.ted"]
+    groups = config.groups(config.routes(arms))
+    assert groups["web"] == ("az-en.web.a", "az-en.web.b", "en-az.web.a")
+    assert groups["web.a"] == ("az-en.web.a", "en-az.web.a")
+    assert groups["ted"] == groups["tr"] == ("az-tr.ted",)
+    assert groups["az"] == tuple(arms)
+    plain = directed(tmp_path, None, sources={"web": sources["web"]})
+    assert plain.groups(plain.routes(["az", "web.a", "web.b", "tr"])) == {"web": ("web.a", "web.b")}
+
+
+def test_shares_of_a_run_may_name_a_source(tmp_path):
+    corpus = directed(tmp_path, sources={"half": {"language": "tr", "take": 0.5}})
+    classroom = classroom_of(RunConfig(data=corpus.model_dump()), run(corpus, tmp_path / "data"))
+    assert classroom.spread({"half": 1, "az": 1}) == {
+        **dict.fromkeys(("tr-en.half", "en-tr.half"), 0.5),
+        **dict.fromkeys(("az-en", "en-az"), 0.5),
+    }
+
+
+def test_a_source_with_the_name_of_its_direction_is_that_arm(tmp_path):
+    write_corpus(tmp_path / "text")
+    folder = write_parallel(tmp_path / "parallel")
+    files, _ = in_files(tmp_path / "text")
+    own = {split: f"{folder}/{split}.{{side}}" for split in ("train", "dev", "test")}
+    sources = {"az-tr": {"direction": "az-tr", **own}}
+    config = CorpusConfig(languages=("az", "tr"), directions=("az-en", "az-tr"), sources=sources, **files)
+    corpus = open_corpus(config, tmp_path)
+    assert list(corpus) == ["az-en", "az-tr"]
+    assert next(corpus["az-tr"]["dev"].read()) == (sentences(6, 51)[0].upper(), sentences(6, 51)[0].title())
+    with pytest.raises(ValidationError, match="'az-en' is a direction with text of its own and also a source"):
+        CorpusConfig(
+            languages=("az",), directions=("az-en",), **files, sources={"az-en": {"direction": "az-en", **own}}
+        )
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ({"direction": "tr-az", "train": "a"}, "'tr-az', which 'directions' does not list; add it there"),
+        ({"direction": "az-ru", "train": "a"}, "'az-ru' is not a direction between two languages of az, en, tr"),
+        ({"direction": "az-tr", "language": "az", "train": "a"}, "a direction; here is both"),
+        ({"train": "a"}, "a source has a language or, for text of one direction, a direction; here is neither"),
+        ({"direction": "az-tr", "take": 0.5}, "'take' is of a language; a source of a direction has files"),
+    ],
+)
+def test_mistakes_in_the_source_of_a_direction_are_named(tmp_path, source, message):
+    with pytest.raises(ValidationError) as found:
+        directed(tmp_path, ("az-en", "az-tr"), sources={"web": source})
+    assert message in explain(found.value, CorpusConfig)
+
+
+def test_languages_that_have_only_sources_are_joined_with_all_of_them(tmp_path):
+    write_corpus(tmp_path / "text")
+    files, mappings = in_files(tmp_path / "text")
+    folder = write_parallel(tmp_path / "parallel")
+    sources = {"az-web": {"language": "az", "train": files["train"]}} | {
+        f"{language}-ted": {"language": language, "train": f"{folder}/train.{{side}}", "at_most": 9}
+        for language in ("az", "tr")
+    }
+    own = {split: f"{folder}/{split}.{{side}}" for split in ("dev", "test")}
+    config = CorpusConfig(languages=("az", "tr"), sources=sources, directions=("az-tr", "tr-en"), **own)
+    corpus = open_corpus(config, tmp_path)
+    assert list(corpus) == ["az-tr", "tr-en", "tr-en.tr-ted"]
+    assert list(corpus["az-tr"]["train"].read()) == [(text.upper(), text.title()) for text in sentences(40, 50)[:9]]
+    config = CorpusConfig(languages=("az", "tr"), directions=("az-tr",), **mappings)
+    with pytest.raises(
+        ValueError,
+        match="no two sentences have the same translation; give 'train' text of these two languages "
+        "under the key 'az-tr', or write a source with direction: az-tr",
+    ):
+        list(open_corpus(config, tmp_path)["az-tr"]["train"].read())
+
+
+def test_a_direction_without_text_is_named(tmp_path):
+    write_corpus(tmp_path / "text")
+    files, mappings = in_files(tmp_path / "text")
+    back = {"back": {"direction": "en-az", "train": files["train"]}}
+    mappings["train"] = {"tr": files["train"]}
+    config = CorpusConfig(languages=("az", "tr"), directions=("tr-az",), **mappings)
+    with pytest.raises(ValueError, match="no train text for language 'az'"):
+        open_corpus(config, tmp_path)
+    config = CorpusConfig(languages=("az",), directions=("en-az",), sources=back, train={}, dev={}, test={})
+    with pytest.raises(ValueError, match="no dev text for language 'az'"):
         open_corpus(config, tmp_path)
 
 

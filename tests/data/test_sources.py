@@ -107,6 +107,17 @@ def test_a_column_of_labels_splits_a_file_into_arms(tmp_path):
     assert texts(config, tmp_path, "az-all.web") == english[1::3]
 
 
+def test_bins_may_be_written_as_numbers(tmp_path):
+    english = sentences(6, seed=7)
+    path = write_tsv(tmp_path / "all.tsv", english, [[number] for number in [1, 2, 3] * 2])
+    config = with_sources(
+        tmp_path, {"q": {"language": "az", "train": path, "split_by": {"column": 3, "values": [1, 3]}}}
+    )
+    assert texts(config, tmp_path, "q.3") == english[2::3]
+    source = config.sources["q"].model_dump(mode="json")
+    assert source["split_by"]["values"] == ["1", "3"]
+
+
 def test_a_column_of_numbers_gives_arms_of_equal_size_the_lowest_first(tmp_path):
     english = sentences(9, seed=7)
     path = write_tsv(tmp_path / "all.tsv", english, [[score] for score in [9, 1, 8, 2, 7, 3, 6, 4, 5]])
@@ -134,7 +145,11 @@ def test_a_part_that_no_line_is_in_is_an_error(tmp_path):
 
 @pytest.mark.parametrize(
     ("columns", "message"),
-    [([["high"]], r"line 1: 'high' is not a number"), ([[]], r"line 1: 2 columns; split_by\.column is 3")],
+    [
+        ([["high"]], r"line 1: 'high' is not a number \(a header[?] remove it\)"),
+        ([["nan"]], r"line 1: 'nan' is not a number; split_by needs one, or values"),
+        ([[]], r"line 1: 2 columns; split_by\.column is 3"),
+    ],
 )
 def test_a_column_that_cannot_be_read_is_named_with_its_line(tmp_path, columns, message):
     path = write_tsv(tmp_path / "all.tsv", sentences(1, seed=7), columns)
@@ -240,7 +255,16 @@ def test_low_resource_is_a_matter_of_all_arms_of_a_language_together(tmp_path):
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ({"language": "az"}, "one of train, corpus, take and duplicate; here is none of them"),
+        ({"language": "az"}, "duplicate; here is none of them; write for example train: text/web.gl.tsv"),
+        (
+            {"language": "az", "train": "a", "at_most": 0},
+            "at_most is 0, which leaves no text; write 1 or more, or remove",
+        ),
+        (
+            {"language": "az", "train": "a", "split_by": {"column": 1, "bins": 2}},
+            "column is 1, and columns 1 and 2 are",
+        ),
+        ({"language": "az", "take": 0.5, "split_by": {"by": "length", "bins": 1}}, "bins is 1, which divides nothing"),
         ({"language": "az", "train": "a", "take": 0.5}, "here is train and take"),
         ({"language": "az", "train": "a", "dev": "b"}, "brings dev text brings test text too"),
         ({"language": "az", "take": 0.5, "split_by": {"column": 3, "bins": 2}}, "column needs a TSV file"),
@@ -248,6 +272,10 @@ def test_low_resource_is_a_matter_of_all_arms_of_a_language_together(tmp_path):
         ({"language": "az", "train": "a", "split_by": {"column": 3}}, "give one of values, bins and edges"),
         ({"language": "az", "train": "a", "split_by": {"column": 3, "edges": [2, 1]}}, "edges must rise: 2, 1"),
         ({"language": "az", "train": "a", "split_by": {"column": 3, "values": ["a b"]}}, "'a b' becomes part of a"),
+        (
+            {"language": "az", "train": "a", "split_by": {"column": 3, "values": [0.5]}},
+            "write it in quotes, as it stands in the column: '0.5'",
+        ),
         ({"language": "ru", "train": "a"}, "unknown language of the source 'az-web': 'ru'"),
         ({"language": "en", "train": "a"}, "'en' cannot be a source language"),
     ],
@@ -263,6 +291,7 @@ def test_mistakes_in_a_source_are_named(tmp_path, source, message):
     [
         ({"az web": {"language": "az", "take": 0.5}}, "'az web' is not a name for a source"),
         ({"mixed": {"language": "az", "take": 0.5}}, "mixed batches have that name"),
+        ({"en": {"language": "az", "take": 0.5}}, "a source cannot be named 'en': that is the target language"),
         ({"az-en": {"language": "az", "take": 0.5}}, "a source cannot be named 'az-en'"),
         (
             {

@@ -288,6 +288,13 @@ def test_the_command_prints_words_or_json(tmp_path, rota, full):
     assert {finding["kind"] for finding in said["findings"]} >= {"helps", "hurts", "collect"}
 
 
+def test_a_picture_of_another_kind_is_refused(tmp_path, rota, full):
+    code, _, error = rota("advise", make_run(tmp_path / "run", **full), "--picture", tmp_path / "a.pdf")
+    assert code == 2
+    assert f"--picture {tmp_path}/a.pdf: the picture is a PNG; write for example --picture advice.png" in error
+    assert not (tmp_path / "a.pdf").exists()
+
+
 def test_a_run_that_has_not_begun_is_refused(tmp_path, rota):
     run = make_run(tmp_path / "run", done=0)
     code, _, error = rota("advise", run)

@@ -136,6 +136,28 @@ def test_fixed_shares_must_name_languages_of_the_corpus():
         build_teacher(config({"name": "fixed", "shares": {"xx": 1}}), CLASSROOM, rng())
 
 
+def test_shares_may_name_languages_directions_and_sources():
+    sizes = {"gl-en.ted": 100, "gl-en.web.1": 200, "gl-en.web.2": 100, "en-gl.ted": 400, "pt-en": 900}
+    classroom = Classroom(
+        sizes,
+        low_resource=(),
+        steps=10,
+        language_of={arm: arm.partition(".")[0] for arm in sizes},
+        groups={"gl": list(sizes)[:4], "web": ["gl-en.web.1", "gl-en.web.2"]},
+    )
+
+    def shares(**given):
+        return build_teacher(config({"name": "fixed", "shares": given}), classroom, rng()).shares
+
+    assert shares(**{"gl": 4, "pt-en": 1}) == pytest.approx(dict(zip(sizes, (0.1, 0.2, 0.1, 0.4, 0.2), strict=True)))
+    assert shares(**{"web": 1, "en-gl": 1}) == pytest.approx(
+        {"gl-en.web.1": 1 / 3, "gl-en.web.2": 1 / 6, "en-gl.ted": 1 / 2}
+    )
+    assert shares(**{"gl-en": 1, "gl-en.ted": 1})["gl-en.ted"] == pytest.approx((0.25 + 1) / 2)
+    with pytest.raises(ValueError, match="unknown language 'wed'; did you mean 'web'[?] the corpus has gl-en.ted, "):
+        shares(wed=1)
+
+
 def test_a_group_without_languages_is_an_error():
     alone = Classroom(SIZES, low_resource=(), steps=10)
     with pytest.raises(ValueError, match="no low-resource language"):

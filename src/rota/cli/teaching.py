@@ -173,6 +173,8 @@ def advise(
     from rota.report.numbers.advice import read_facts
     from rota.report.study import StudyRun
 
+    if picture is not None and picture.suffix.lower() != ".png":
+        raise ValueError(f"--picture {picture}: the picture is a PNG; write for example --picture advice.png")
     facts = read_facts(StudyRun(run, run.name))
     advice, drawn = advise_on(facts), picture or run / "advice.png"
     drawn.parent.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -58,6 +59,7 @@ class Classroom:
     lr_warmup: int = 0  # steps in which the learning rate rises
     goal: Goal = field(default_factory=dict)  # weights of the languages, which sum to 1; empty becomes: all alike
     language_of: Mapping[Arm, Arm] = field(default_factory=dict)  # the language of each arm; empty becomes: itself
+    groups: Mapping[str, Sequence[Arm]] = field(default_factory=dict)  # by names that are neither arms nor dev sets
 
     def __post_init__(self) -> None:
         if not self.language_of:
@@ -102,7 +104,7 @@ class Classroom:
         return _not_empty(tuple(dict.fromkeys(found)), "chosen")
 
     def spread(self, shares: Mapping[Arm, float]) -> dict[Arm, float]:
-        """Shares by arm; that of a language goes to its arms in proportion to their sizes."""
+        """Shares by arm; that of a language, a direction or a source goes to its arms in proportion to their sizes."""
         found: dict[Arm, float] = {}
         for name, share in shares.items():
             arms = self._arms_of(name)
@@ -112,13 +114,16 @@ class Classroom:
         return found
 
     def _arms_of(self, name: Arm) -> list[Arm]:
-        """An arm, or those of a language; an arm with the name of its language is that arm alone."""
+        """An arm, or those of a language or a source; an arm with the name of its language is that arm alone."""
         if name in self.sizes:
             return [name]
-        arms = [arm for arm, language in self.language_of.items() if language == name]
+        arms = [arm for arm, language in self.language_of.items() if language == name] or self.groups.get(name)
         if not arms:
-            raise ValueError(f"unknown language {name!r}; the corpus has {', '.join(self.sizes)}")
-        return arms
+            known = list(dict.fromkeys((*self.sizes, *self.language_of.values(), *self.groups)))
+            close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            guess = f"did you mean {close[0]!r}? " if close else ""
+            raise ValueError(f"unknown language {name!r}; {guess}the corpus has {', '.join(known)}")
+        return list(arms)
 
 
 def _not_empty(arms: tuple[Arm, ...], group: str) -> tuple[Arm, ...]:

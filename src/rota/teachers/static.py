@@ -162,7 +162,8 @@ class FixedConfig(StaticConfig):
     )
     name: Literal["fixed"] = "fixed"
     shares: dict[Arm, float] = Field(
-        description="arm or language to share; they need not sum to one", examples=["shares: {be: 0.5, ru: 0.5}"]
+        description="arm, language or source to share; they need not sum to one",
+        examples=["shares: {be: 0.5, ru: 0.5}"],
     )
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Static:

@@ -7,19 +7,23 @@ language unless a source brings its own.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from rota.data.corpora.bins import Difficulty, equal_edges, split_text
 from rota.data.corpora.parallel import (
     NAME,
+    Corpus,
+    MissingTexts,
     Pair,
     ParallelText,
     Patterns,
@@ -33,17 +37,27 @@ from rota.data.corpora.parallel import (
 from rota.settings import Count, Settings, where_used
 from rota.types import Arm, Route
 
+if TYPE_CHECKING:
+    from rota.data.corpora.sources import CorpusConfig
+
 NamedCorpus = Literal["ted8", "catalogues", "debian"]
 _DIGEST: Final = 8  # bytes
+
+
+def _as_written(value: Any) -> Any:
+    """A bin such as 1 is the text ``1`` of the column; a number such as 0.50 would not be what stands there."""
+    if isinstance(value, bool | float):
+        raise ValueError(f"write it in quotes, as it stands in the column: {str(value)!r}")
+    return str(value) if isinstance(value, int) else value
 
 
 class SplitBy(Settings):
     """What divides a text into arms: a column of a TSV file, by its values or its numbers; or the text itself."""
 
-    column: int | None = Field(None, ge=3, description="counted from 1; the first two are source and target")
+    column: int | None = Field(None, description="counted from 1; the first two are source and target")
     by: Difficulty | None = None  # the length of the target, or how rare the words of the source are
-    values: tuple[str, ...] = ()  # an arm for each; lines with other values are left out
-    bins: int | None = Field(None, ge=2)  # as many arms of equal size, lowest numbers first
+    values: tuple[Annotated[str, BeforeValidator(_as_written)], ...] = ()  # an arm for each; other lines are left out
+    bins: int | None = None  # as many arms of equal size, lowest numbers first
     edges: tuple[float, ...] = ()  # an arm below the first, between each two, and from the last on
 
     @model_validator(mode="after")
@@ -52,6 +66,10 @@ class SplitBy(Settings):
             raise ValueError("give either column (of a TSV file) or by (length, rarity)")
         if self.by and self.values:
             raise ValueError(f"values are those of a column; by: {self.by} needs bins or edges")
+        if self.column is not None and self.column < 3:
+            raise ValueError(f"column is {self.column}, and columns 1 and 2 are source and target; write 3 or more")
+        if self.bins is not None and self.bins < 2:
+            raise ValueError(f"bins is {self.bins}, which divides nothing; write 2 or more")
         given = [name for name in ("values", "bins", "edges") if getattr(self, name)]
         if len(given) != 1:
             found = " and ".join(given) if given else "none of them"
@@ -70,24 +88,32 @@ class SplitBy(Settings):
 
 
 class SourceConfig(Settings):
-    """One training text of a language."""
+    """One training text of a language, which serves all its directions, or of a single direction."""
 
-    language: str
+    language: str = ""
+    direction: str = ""  # in place of language, such as pt-gl: text of these two languages, in this order
     train: Patterns | None = None  # as data.train
     corpus: NamedCorpus | None = None  # the training text of this language in a named corpus
     take: Annotated[float, Field(gt=0, lt=1)] | None = None  # this share of the language's own text, chosen by hash
     duplicate: Annotated[float, Field(gt=0, le=1)] | None = None  # this share of its arm's pairs, which the arm keeps
     dev: Patterns | None = None  # with test: an own dev and test set beside those of the language
     test: Patterns | None = None
-    at_most: Count | None = Field(None, ge=1, description="of each arm, the first pairs that cleaning keeps")
+    at_most: Count | None = Field(None, description="of each arm, the first pairs that cleaning keeps")
     split_by: SplitBy | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if bool(self.language) == bool(self.direction):
+            found = "both" if self.language else "neither"
+            raise ValueError(f"a source has a language or, for text of one direction, a direction; here is {found}")
         given = [name for name in ("train", "corpus", "take", "duplicate") if getattr(self, name) is not None]
         if len(given) != 1:
-            found = " and ".join(given) if given else "none of them"
+            found = " and ".join(given) if given else "none of them; write for example train: text/web.gl.tsv"
             raise ValueError(f"a source has one of train, corpus, take and duplicate; here is {found}")
+        if self.at_most is not None and self.at_most < 1:
+            raise ValueError(f"at_most is {self.at_most}, which leaves no text; write 1 or more, or remove the source")
+        if self.direction and self.train is None:
+            raise ValueError(f"{given[0]!r} is of a language; a source of a direction has files, under 'train'")
         if (self.dev is None) != (self.test is None):
             raise ValueError("a source that brings dev text brings test text too; give both, or neither")
         if (
@@ -100,7 +126,7 @@ class SourceConfig(Settings):
 
     @model_serializer(mode="wrap")
     def _what_is_set(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return where_used(self, write(self), *(name for name in type(self).model_fields if name != "language"))
+        return where_used(self, write(self), *type(self).model_fields)
 
     @property
     def own_sets(self) -> bool:
@@ -120,6 +146,8 @@ def check_names(sources: Sources, target: str) -> None:
     for name, source in sources.items():
         if not NAME.fullmatch(name):
             raise ValueError(f"{name!r} is not a name for a source; use letters, digits, '-', '_' or '.'")
+        if name == target:
+            raise ValueError(f"a source cannot be named {name!r}: that is the target language; rename it")
         if name == f"{source.language}-{target}":
             raise ValueError(
                 f"a source cannot be named {name!r}: files of {source.language!r} have that name; rename it"
@@ -140,28 +168,81 @@ def source_routes(sources: Sources, target: str) -> dict[Arm, Route]:
     return routes
 
 
+def with_sources(config: CorpusConfig, own: Corpus, named: Callable[[NamedCorpus, str], ParallelText]) -> Corpus:
+    """The text of languages with that of their sources, which come after their language."""
+    missing = MissingTexts()
+    for source in config.sources.values():
+        collect_missing(source, (source.language, config.target), missing)
+    missing.check()
+    corpus: dict[Arm, Mapping[Split, ParallelText]] = {}
+    languages = tuple(dict.fromkeys((*own, *(source.language for source in config.sources.values()))))
+    for language in languages:
+        of_language = {name: source for name, source in config.sources.items() if source.language == language}
+        texts = {language: dict(own.get(language, {}))}
+        taken = _taken(texts[language], of_language)
+        for name, source in of_language.items():
+            for arm, splits in source_texts(name, source, (language, config.target), named, taken.get(name)).items():
+                if arm in languages and (arm != language or "train" in texts[arm]):
+                    raise ValueError(f"{arm!r} is a language with text of its own and also a source; rename the source")
+                texts[arm] = {**texts.get(arm, {}), **splits}
+        check_measured(config, f"language {language!r}", texts)
+        corpus |= {name: splits for name, splits in texts.items() if splits}
+    return corpus
+
+
+def collect_missing(source: SourceConfig, pair: tuple[str, str], missing: MissingTexts) -> None:
+    """What files of a source there are not."""
+    for patterns in (source.train, source.dev, source.test):
+        with missing.collected():
+            if patterns is not None:
+                files_of(patterns, *pair)
+
+
+def _taken(own: dict[Split, ParallelText], sources: Mapping[Arm, SourceConfig]) -> dict[Arm, ParallelText]:
+    """The parts that sources take of a language's own training text, which then has the rest, and those they repeat."""
+    takers = {name: source for name, source in sources.items() if source.take is not None}
+    copies = {name: source.duplicate for name, source in sources.items() if source.duplicate is not None}
+    if not takers and not copies:
+        return {}
+    if "train" not in own:
+        names = ", ".join((*takers, *copies))
+        raise ValueError(f"{names} take a share of the language's own text, and it has none; give it train")
+    own["train"], parts = taken_texts(own["train"], takers)
+    part = sum(source.take or 0.0 for source in takers.values())
+    return parts | {name: duplicated_text(own["train"], share, part) for name, share in copies.items()}
+
+
+def check_measured(config: CorpusConfig, what: str, texts: Mapping[Arm, Mapping[Split, ParallelText]]) -> None:
+    """Every arm needs the dev and test set that it is measured by; ``what`` they are of, for the message."""
+    for arm, route in config.routes(texts).items():
+        for split in ("dev", "test"):
+            if "train" in texts[arm] and split not in texts.get(route.dev, {}):
+                remedy = f"add it under {split!r}, or give the source {split} text of its own"
+                raise ValueError(f"no {split} text for {what} (arm {arm!r}); {remedy}")
+
+
 def source_texts(
     name: str,
     source: SourceConfig,
-    target: str,
+    pair: tuple[str, str],
     named: Callable[[NamedCorpus, str], ParallelText],
     taken: ParallelText | None = None,
 ) -> dict[str, dict[Split, ParallelText]]:
-    """The texts of a source by arm, and its dev and test sets, if it has them.
+    """The texts of a source by arm, and its dev and test sets, if it has them; ``pair`` are its two languages.
 
     ``named`` gives the training text of a language in a named corpus; ``taken`` is what this source takes.
     """
     found: dict[str, dict[Split, ParallelText]] = {}
     if source.own_sets:
         found[name] = {
-            "dev": text_of_files(source.dev or (), source.language, target),
-            "test": text_of_files(source.test or (), source.language, target),
+            "dev": text_of_files(source.dev or (), *pair),
+            "test": text_of_files(source.test or (), *pair),
         }
     by = source.split_by
     if by is not None and by.column is not None:
-        texts = _split_texts(source, target)
+        texts = _split_texts(source, pair)
     else:
-        texts = [taken or _whole_text(source, target, named)]
+        texts = [taken or _whole_text(source, pair, named)]
         if by is not None and by.by is not None:
             texts = split_text(texts[0], by.by, by.edges, by.parts)
     for arm, text in zip(source.arms(name), texts, strict=True):
@@ -169,10 +250,12 @@ def source_texts(
     return found
 
 
-def _whole_text(source: SourceConfig, target: str, named: Callable[[NamedCorpus, str], ParallelText]) -> ParallelText:
+def _whole_text(
+    source: SourceConfig, pair: tuple[str, str], named: Callable[[NamedCorpus, str], ParallelText]
+) -> ParallelText:
     if source.corpus is not None:
         return named(source.corpus, source.language)
-    return text_of_files(source.train or (), source.language, target)
+    return text_of_files(source.train or (), *pair)
 
 
 def taken_texts(text: ParallelText, takers: Mapping[Arm, SourceConfig]) -> tuple[ParallelText, dict[Arm, ParallelText]]:
@@ -234,9 +317,9 @@ def _fraction(sides: Sequence[str]) -> float:
     return int.from_bytes(hashed, "little") / float(2 ** (8 * _DIGEST))
 
 
-def _split_texts(source: SourceConfig, target: str) -> list[ParallelText]:
+def _split_texts(source: SourceConfig, pair: tuple[str, str]) -> list[ParallelText]:
     assert source.split_by is not None
-    files = files_of(source.train or (), source.language, target)
+    files = files_of(source.train or (), *pair)
     origin, by = " + ".join(map(str, files)), source.split_by
     part_of = _part_of(files, by)
 
@@ -289,10 +372,8 @@ def _columns(files: tuple[Path, ...], by: SplitBy) -> Iterator[tuple[Pair, str |
 
 
 def _number(value: str, path: Path, line: int) -> float:
-    try:
-        return float(value)
-    except ValueError:
-        header = " (a header? remove it)" if line == 1 else ""
-        raise ValueError(
-            f"{path}, line {line}: {value!r} is not a number{header}; split_by needs one, or values"
-        ) from None
+    with suppress(ValueError):
+        if not math.isnan(number := float(value)):
+            return number
+    header = " (a header? remove it)" if line == 1 and value.lower() != "nan" else ""
+    raise ValueError(f"{path}, line {line}: {value!r} is not a number{header}; split_by needs one, or values")

@@ -1,17 +1,18 @@
 """Translation in several directions: which ones a config asks for, and the text of each.
 
 Text of a language and the pivot (``data.target``) serves both directions. Text of two other languages comes from files
-that name them, or is joined: sentences whose translation into the pivot is the same.
+that name them, from sources of that direction, or is joined: sentences whose translation into the pivot is the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import chain, islice, product
 from typing import Final
 
-from rota.data.corpora.parallel import Corpus, Pair, ParallelText, Split
+from rota.data.corpora.arms import NamedCorpus, Sources, source_texts
+from rota.data.corpora.parallel import SPLITS, Corpus, Pair, ParallelText, Split
 from rota.types import Arm, Route
 
 BOTH_WAYS: Final = "both-ways"
@@ -32,7 +33,7 @@ def resolved(directions: Directions, languages: Sequence[str], pivot: str) -> tu
     if isinstance(directions, str):
         return tuple(pair for language in languages for pair in ((language, pivot), (pivot, language)))
     # What is listed by name keeps its place, wherever a star would match it too.
-    named = [None if has_star(written) else _parsed(written, languages, pivot) for written in directions]
+    named = [None if has_star(written) else parsed(written, languages, pivot) for written in directions]
     found: list[Direction] = []
     for written, pair in zip(directions, named, strict=True):
         if pair is not None:
@@ -60,26 +61,49 @@ def _matched(written: str, languages: Sequence[str], pivot: str) -> Iterator[Dir
             yield source, target
 
 
-def _parsed(written: str, languages: Collection[str], pivot: str) -> Direction:
-    parts = written.split("-")
-    halves = [("-".join(parts[:place]), "-".join(parts[place:])) for place in range(1, len(parts))]
+def parsed(written: str, languages: Collection[str], pivot: str) -> Direction:
+    """The two languages that a name such as ``gl-en`` is made of; ``languages``: the known ones, if any."""
     known = {*languages, pivot}
-    fitting = [pair for pair in halves if pair[0] != pair[1] and (not languages or set(pair) <= known)]
-    if len(fitting) != 1:
+    fitting = [pair for pair in _halves(written) if pair[0] != pair[1] and (not languages or set(pair) <= known)]
+    if len(fitting) > 1:
+        readings = " or ".join(" into ".join(pair) for pair in fitting)
+        remedy = "rename one of them" if languages else "list the languages, for example languages: [gl, pt-br]"
+        raise ValueError(f"{written!r} may be {readings}; {remedy}")
+    if not fitting:
         among = f" of {', '.join(sorted(known))}" if languages else ""
         raise ValueError(f"{written!r} is not a direction between two languages{among}; write for example gl-en")
     return fitting[0]
 
 
+def _halves(written: str) -> list[Direction]:
+    parts = written.split("-")
+    return [("-".join(parts[:place]), "-".join(parts[place:])) for place in range(1, len(parts))]
+
+
+def is_direction(key: str, directions: Directions | None, languages: Collection[str], pivot: str) -> bool:
+    """Whether a key of a mapping, which may be a language, is one of the directions, or one between two languages."""
+    if not directions or key in languages:
+        return False
+    named = not isinstance(directions, str) and key in directions
+    return named or any({*pair} <= {*languages, pivot} for pair in _halves(key))
+
+
+def languages_among(keys: Iterable[str], directions: Directions | None, pivot: str) -> tuple[str, ...]:
+    """The languages that keys of a mapping name, by themselves or in the name of a direction."""
+    names = list(keys)
+    found: dict[str, None] = {}
+    for key in names:
+        others = [name for name in names if name != key]
+        if not is_direction(key, directions, others, pivot):
+            found[key] = None
+        elif not any({*pair} <= {*others, pivot} for pair in _halves(key)):
+            found |= dict.fromkeys(languages_of([parsed(key, (), pivot)], pivot))
+    return tuple(found)
+
+
 def languages_of(directions: Sequence[Direction], pivot: str) -> tuple[str, ...]:
     """All languages but the pivot, in order."""
     return tuple(dict.fromkeys(language for pair in directions for language in pair if language != pivot))
-
-
-def through_pivot(directions: Sequence[Direction], pivot: str, *, joined: bool) -> tuple[str, ...]:
-    """The languages whose text with the pivot is needed; ``joined``: also for pairs of two other languages."""
-    needed = [pair for pair in directions if joined or pivot in pair]
-    return languages_of(needed, pivot)
 
 
 def directed_name(name: Arm, language: str, direction: Direction) -> Arm:
@@ -99,35 +123,101 @@ def directed_routes(routes: Mapping[Arm, Route], directions: Sequence[Direction]
     return found
 
 
+def source_name(name: Arm, direction: Direction) -> Arm:
+    """``pt-gl.web`` of the source ``web``; a source with the name of its direction is that arm."""
+    whole = direction_name(direction)
+    return name if name == whole else f"{whole}.{name}"
+
+
+def own_source_routes(sources: Sources, direction: Direction) -> dict[Arm, Route]:
+    """Of the arms and dev sets of sources that have text of this direction alone."""
+    routes = {}
+    for name, source in sources.items():
+        dev = source_name(name, direction) if source.own_sets else direction_name(direction)
+        for each in (*source.arms(name), *((name,) if source.own_sets else ())):
+            routes[source_name(each, direction)] = Route(*direction, dev)
+    return routes
+
+
+def own_source_texts(sources: Sources, direction: Direction) -> dict[Arm, dict[Split, ParallelText]]:
+    found: dict[Arm, dict[Split, ParallelText]] = {}
+    for name, source in sources.items():
+        for arm, splits in source_texts(name, source, direction, _no_corpus).items():
+            found[source_name(arm, direction)] = splits
+    return found
+
+
+def arm_groups(arms: Mapping[Arm, Route], sources: Sources, *, by_language: bool) -> dict[str, tuple[Arm, ...]]:
+    """The arms of each source, of each part of one that is split, and of each language, from it or into it."""
+    names = {part: source for source, each in sources.items() for part in each.arms(source)}
+    found: dict[str, dict[Arm, None]] = {}
+    for arm, route in arms.items():
+        part = arm.removeprefix(f"{direction_name((route.source, route.target))}.")
+        of_source = (names[part], part) if part in names else ()
+        for name in (*((route.source, route.target) if by_language else ()), *of_source):
+            found.setdefault(name, {})[arm] = None
+    return {name: tuple(of_name) for name, of_name in found.items() if name not in arms}
+
+
+def _no_corpus(corpus: NamedCorpus, language: str) -> ParallelText:
+    raise AssertionError(f"{corpus} {language}: the text of a direction is in files")
+
+
 def directed(
     corpus: Corpus,
     routes: Mapping[Arm, Route],
     directions: Sequence[Direction],
     pivot: str,
-    direct: Callable[[Split, Direction], ParallelText | None],
+    own: Mapping[Direction, Mapping[Arm, Mapping[Split, ParallelText]]],
+    is_made: Callable[[Split, Direction], bool],
 ) -> Corpus:
-    """The text of every direction. ``corpus`` has that of languages with the pivot, ``direct`` that of other pairs."""
+    """The text of every direction. ``corpus`` has that of languages with the pivot, ``own`` that of directions.
+
+    ``is_made`` says of which splits of a direction the text is made from that of languages.
+    """
     found: dict[Arm, dict[Split, ParallelText]] = {}
     for direction in directions:
+        of_direction = own.get(direction, {})
+        name = direction_name(direction)
+        made: dict[Arm, dict[Split, ParallelText]] = {}
         if pivot not in direction:
-            found[direction_name(direction)] = {
-                split: direct(split, direction) or _joined(*_texts(corpus, split, direction))
-                for split in ("train", "dev", "test")
+            made[name] = {
+                split: _made(corpus, routes, split, direction) for split in SPLITS if is_made(split, direction)
             }
-            continue
-        for name, splits in corpus.items():
-            if {routes[name].source, pivot} == set(direction):
+        for each, splits in corpus.items():
+            if {routes[each].source, pivot} == set(direction):
                 turned = {split: _turned(text, direction[0] == pivot) for split, text in splits.items()}
-                found[directed_name(name, routes[name].source, direction)] = turned
+                made[directed_name(each, routes[each].source, direction)] = turned
+        for arm in dict.fromkeys((name, *made, *of_direction)):
+            if splits := {**made.get(arm, {}), **of_direction.get(arm, {})}:
+                found[arm] = splits
     return found
 
 
-def _texts(corpus: Corpus, split: Split, direction: Direction) -> list[ParallelText]:
-    for language in direction:
-        if split not in corpus.get(language, {}):
-            lacks = f"{language!r} has no {split} text of its own to be joined for {direction_name(direction)!r}"
-            raise ValueError(f"{lacks}; name files of the two languages with {{side}}")
-    return [corpus[language][split] for language in direction]
+def _made(corpus: Corpus, routes: Mapping[Arm, Route], split: Split, direction: Direction) -> ParallelText:
+    """Joined from the text that both languages have with the pivot."""
+    first, second = (_text(corpus, routes, split, language, direction) for language in direction)
+    return _joined(first, second, split, direction)
+
+
+def _text(
+    corpus: Corpus, routes: Mapping[Arm, Route], split: Split, language: str, direction: Direction
+) -> ParallelText:
+    """The language's own text; of one that has training text in sources alone, that of all its sources."""
+    if split in corpus.get(language, {}):
+        return corpus[language][split]
+    arms = [name for name, route in routes.items() if route.source == language and split == "train"]
+    texts = [corpus[name]["train"] for name in arms if "train" in corpus[name]]
+    if not texts:
+        name = direction_name(direction)
+        lacks = f"{language!r} has no {split} text of its own to be joined for {name!r}"
+        raise ValueError(f"{lacks}; give {split!r} text under the key {name!r}, or name files with {{side}}")
+
+    def read() -> Iterator[Pair]:
+        return chain.from_iterable(islice(text.read(), text.at_most) for text in texts)
+
+    files = tuple(dict.fromkeys(chain.from_iterable(text.files for text in texts)))
+    return ParallelText(", ".join(text.origin for text in texts), files, read, sum(text.size for text in texts))
 
 
 def _turned(text: ParallelText, turn: bool) -> ParallelText:
@@ -135,16 +225,24 @@ def _turned(text: ParallelText, turn: bool) -> ParallelText:
     return replace(text, read=lambda: ((target, source) for source, target in text.read())) if turn else text
 
 
-def _joined(first: ParallelText, second: ParallelText) -> ParallelText:
+def _joined(first: ParallelText, second: ParallelText, split: Split, direction: Direction) -> ParallelText:
     """Pairs of sentences that have the same translation into the pivot; of several with the same one, the first."""
+    origin = f"{first.origin} joined with {second.origin}"
 
     def read() -> Iterator[Pair]:
         by_pivot: dict[str, str] = {}
+        empty = True
         for source, pivot in first.read():
             by_pivot.setdefault(pivot, source)
         for target, pivot in second.read():
             if pivot in by_pivot:
+                empty = False
                 yield by_pivot.pop(pivot), target
+        if empty:
+            name = direction_name(direction)
+            remedy = f"give {split!r} text of these two languages under the key {name!r}"
+            source = f", or write a source with direction: {name}" if split == "train" else ""
+            raise ValueError(f"{origin}: no two sentences have the same translation; {remedy}{source}")
 
     files = tuple(dict.fromkeys((*first.files, *second.files)))
-    return ParallelText(f"{first.origin} joined with {second.origin}", files, read, first.size)
+    return ParallelText(origin, files, read, first.size)

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from rota.data.corpora.arms import held_out_texts
+from rota.data.corpora.directions import BOTH_WAYS, direction_name, is_direction, languages_of
 from rota.data.corpora.parallel import (
     SPLITS,
     MissingTextError,
@@ -13,6 +14,9 @@ from rota.data.corpora.parallel import (
     ParallelText,
     Patterns,
     Split,
+    check_known,
+    fields_of,
+    listed,
     named_files,
     text_of_files,
 )
@@ -24,6 +28,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _HOLD_OUT: Final = "or write data.hold_out: 200, which takes dev and test sets from the training text"
+
+
+def check_keys(config: CorpusConfig) -> None:
+    """Mappings may name languages, and directions that have text of their own; a misspelt key would be left out."""
+    used = languages_of(config.pairs, config.target) if config.directions else config.known_languages
+    known = (*(config.languages or used), *map(direction_name, config.pairs))
+    for split in SPLITS:
+        patterns = getattr(config, split)
+        for key in patterns if isinstance(patterns, dict) else ():
+            if key not in known and is_direction(key, config.directions or BOTH_WAYS, known, config.target):
+                raise ValueError(f"{key!r} under {split!r} is not among the 'directions'; add it there")
+            check_known(key, known, f"key under {split!r}:")
 
 
 def own_files(config: CorpusConfig) -> dict[Arm, dict[Split, ParallelText]]:
@@ -94,6 +110,11 @@ def _has_no_file(config: CorpusConfig, split: Split, language: Arm) -> bool:
     )
 
 
+def has_text(config: CorpusConfig, split: Split, language: Arm) -> bool:
+    """Whether the config says where text of the language itself is; a named corpus has all of it."""
+    return config.corpus != "files" or not _has_no_pattern(config, split, language)
+
+
 def _has_no_pattern(config: CorpusConfig, split: Split, language: Arm) -> bool:
     patterns = getattr(config, split)
     return patterns is None or (isinstance(patterns, dict) and language not in patterns)
@@ -109,3 +130,25 @@ def patterns_of(config: CorpusConfig, split: Split, language: Arm) -> Patterns:
             )
         return patterns[language]
     return patterns or ()
+
+
+def patterns_of_direction(config: CorpusConfig, split: Split, pair: tuple[str, str]) -> Patterns | None:
+    """What names the text of a direction itself; None if its text is made from that of its languages.
+
+    That is a key of the mapping. Of two languages without the target it is also any pattern that names pairs, if all
+    patterns do, or if other text of this direction is named.
+    """
+    patterns, name = getattr(config, split), "-".join(pair)
+    if isinstance(patterns, dict):
+        own: Patterns | None = patterns.get(name)
+        return own
+    if config.target in pair or patterns is None or not names_pairs(patterns):
+        return None
+    mappings = [each for split in SPLITS if isinstance(each := getattr(config, split), dict)]
+    named = any(name in each for each in mappings) or any(config.sources_of(pair))
+    return patterns if config.names_pairs or named else None
+
+
+def names_pairs(patterns: Patterns) -> bool:
+    """Whether patterns name the files of any two languages: they have ``{side}``, or both names, but no one."""
+    return all("language" not in fields_of(pattern) and fields_of(pattern) for pattern in listed(patterns))

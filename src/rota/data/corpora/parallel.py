@@ -16,7 +16,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
-from rota.types import Arm
+from rota.types import MIXED, MIXED_HIGH_RESOURCE, Arm
 
 logger = logging.getLogger(__name__)
 
@@ -114,6 +114,24 @@ def check_known(language: str, known: Iterable[str], what: str = "language") -> 
     guess = f"did you mean {close[0]!r}? " if close else ""
     shown = ", ".join(names[:20]) + (" ..." if len(names) > 20 else "")
     raise ValueError(f"unknown {what} {language!r}; {guess}known: {shown}")
+
+
+def check_languages(languages: Iterable[str], target: str) -> None:
+    """Raises for names that the languages of a corpus cannot have, and for one that is there twice."""
+    seen: set[str] = set()
+    for language in languages:
+        if not NAME.fullmatch(language):
+            raise ValueError(f"{language!r} is not a language code; use letters, digits, '-', '_' or '.'")
+        if language in seen:
+            raise ValueError(f"language {language!r} is listed twice; remove one")
+        if language == target:
+            name = "English" if target == "en" else "it"
+            raise ValueError(
+                f"{language!r} cannot be a source language: {name} is the target; remove it from languages"
+            )
+        if language in (MIXED, MIXED_HIGH_RESOURCE):
+            raise ValueError(f"{language!r} cannot be a source language: mixed batches have that name; rename it")
+        seen.add(language)
 
 
 def tidy(text: str) -> str:

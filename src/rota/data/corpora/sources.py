@@ -20,25 +20,29 @@ from rota.data.corpora import debian, gettext, mirrors, ted
 from rota.data.corpora.arms import (
     NamedCorpus,
     SourceConfig,
+    check_measured,
     check_names,
-    duplicated_text,
+    collect_missing,
     source_routes,
-    source_texts,
-    taken_texts,
+    with_sources,
 )
 from rota.data.corpora.directions import (
     BOTH_WAYS,
     Direction,
+    arm_groups,
     directed,
     directed_routes,
+    direction_name,
     has_star,
+    languages_among,
     languages_of,
+    own_source_routes,
+    own_source_texts,
+    parsed,
     resolved,
-    through_pivot,
 )
-from rota.data.corpora.language_files import own_files, patterns_of
+from rota.data.corpora.language_files import check_keys, has_text, names_pairs, own_files, patterns_of_direction
 from rota.data.corpora.parallel import (
-    NAME,
     SPLITS,
     Corpus,
     MissingTexts,
@@ -46,8 +50,9 @@ from rota.data.corpora.parallel import (
     Patterns,
     Split,
     check_known,
+    check_languages,
     fields_of,
-    files_of,
+    having,
     listed,
     text_of_files,
 )
@@ -127,7 +132,7 @@ class CorpusConfig(Settings):
     @model_validator(mode="after")
     def _check(self) -> Self:
         for languages in self._named_languages():
-            _check_languages(languages, self.target)
+            check_languages(languages, self.target)
         given = [split for split in SPLITS if getattr(self, split) is not None]
         missing = [split for split in SPLITS if split not in given and split not in self._brought]
         if self.hold_out and "train" not in missing:
@@ -188,6 +193,16 @@ class CorpusConfig(Settings):
                 raise ValueError(f"the direction {'-'.join(pair)!r} is listed twice; remove one")
         if self.directions == BOTH_WAYS and not pairs:
             raise ValueError("directions: both-ways needs the languages; list them, for example languages: [az, tr]")
+        names = list(map(direction_name, pairs))
+        for name, source in self.sources.items():
+            if source.direction and source.direction not in names:
+                known = f"the direction of the source {name!r} is {source.direction!r}"
+                raise ValueError(f"{known}, which 'directions' does not list; add it there")
+        for pair in pairs:
+            name = direction_name(pair)
+            named = patterns_of_direction(self, "train", pair) is not None or self.is_made("train", pair)
+            if name in self.sources_of(pair) and named:
+                raise ValueError(f"{name!r} is a direction with text of its own and also a source; rename the source")
 
     @property
     def _brought(self) -> set[str]:
@@ -200,28 +215,41 @@ class CorpusConfig(Settings):
     def _check_sources(self) -> None:
         check_names(self.sources, self.target)
         for name, source in self.sources.items():
-            _check_languages((source.language,), self.target)
+            if source.language:
+                check_languages((source.language,), self.target)
             if name in (MIXED, MIXED_HIGH_RESOURCE):
                 raise ValueError(f"a source cannot be named {name!r}: mixed batches have that name; rename it")
-            if self.languages:
+            if self.languages and source.language:
                 check_known(source.language, self.languages, f"language of the source {name!r}:")
 
     def _named_languages(self) -> Iterator[tuple[str, ...]]:
         """The languages of each list or mapping that names some; the first one decides which the corpus has."""
+        listed = list(self._listed_languages())
+        yield from listed
+        by_name = isinstance(self.directions, tuple) and not any(map(has_star, self.directions))
+        if by_name and self.corpus == "files" and not any(listed):
+            yield languages_of(resolved(self.directions or (), (), self.target), self.target)
+
+    def _listed_languages(self) -> Iterator[tuple[str, ...]]:
         yield self.languages
         if self.corpus == "synthetic":
             yield tuple(chain.from_iterable(self.synthetic.tree().values()))
         for patterns in (self.train, self.dev, self.test):
-            if isinstance(patterns, dict):
-                yield tuple(dict.fromkeys((*patterns, *self._source_languages))) if self.sources else tuple(patterns)
+            if isinstance(patterns, dict) and not (self.languages and self.directions):
+                own = languages_among(patterns, self.directions, self.target)
+                yield tuple(dict.fromkeys((*own, *self._source_languages))) if self.sources else own
         if self.corpus == "files":
             yield self._source_languages
-        if isinstance(self.directions, tuple) and self.corpus == "files" and not any(map(has_star, self.directions)):
-            yield languages_of(resolved(self.directions, (), self.target), self.target)
 
     @property
     def _source_languages(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(source.language for source in self.sources.values()))
+        pairs = [
+            parsed(source.direction, self.languages, self.target)
+            if source.direction
+            else (source.language, self.target)
+            for source in self.sources.values()
+        ]
+        return languages_of(pairs, self.target)
 
     def routes(self, names: Iterable[Arm]) -> dict[Arm, Route]:
         """What each arm and each dev set of a corpus translates, and which dev set an arm is measured by."""
@@ -239,42 +267,60 @@ class CorpusConfig(Settings):
     @property
     def _routes(self) -> dict[Arm, Route]:
         own = {name: Route(name, self.target, name) for name in self.all_languages}
-        routes = {**own, **source_routes(self.sources, self.target)}
-        return directed_routes(routes, self.pairs, self.target) if self.directions else routes
+        of_languages = {name: source for name, source in self.sources.items() if source.language}
+        routes = {**own, **source_routes(of_languages, self.target)}
+        if not self.directions:
+            return routes
+        routes = directed_routes(routes, self.pairs, self.target)
+        for pair in self.pairs:
+            routes |= own_source_routes(self.sources_of(pair), pair)
+        return routes
+
+    def groups(self, arms: Mapping[Arm, Route]) -> dict[str, tuple[Arm, ...]]:
+        """The arms that the name of a language, of a source, or of a part of one stands for, in all directions."""
+        return arm_groups(arms, self.sources, by_language=bool(self.directions))
+
+    def measured_by(self, name: Arm) -> tuple[Arm, ...]:
+        """The dev sets of a source, or of an arm of one; none if it is something else."""
+        routes = {arm: route for arm, route in self._routes.items() if arm not in self.all_languages}
+        sources = arm_groups(routes, self.sources, by_language=False)
+        return tuple(dict.fromkeys(routes[arm].dev for arm in sources.get(name, (name,)) if arm in routes))
+
+    def trains_on(self, pair: Direction) -> bool:
+        return set(pair).isdisjoint(self.only_measured)
+
+    def sources_of(self, pair: Direction) -> dict[str, SourceConfig]:
+        """The sources that have text of this direction alone."""
+        return {name: source for name, source in self.sources.items() if source.direction == direction_name(pair)}
+
+    def is_made(self, split: Split, pair: Direction) -> bool:
+        """Whether text of a direction is made from that of its languages with the target."""
+        named, sources = patterns_of_direction(self, split, pair) is not None, self.sources_of(pair)
+        if self.target in pair and any(source.language in pair for source in self.sources.values()):
+            return True
+        if named or not sources:
+            return not named
+        if split == "train":  # sources of a direction come in place of joined text, and beside that of the language
+            return self.target in pair and any(has_text(self, split, each) for each in pair if each != self.target)
+        alone = patterns_of_direction(self, "train", pair) is None and not self.is_made("train", pair)
+        return not (alone and all(source.own_sets for source in sources.values()))
 
     def undirected(self) -> CorpusConfig:
         """The same text as languages into the target, of those languages that the directions need it of."""
-        needed = through_pivot(self.pairs, self.target, joined=not self.names_pairs)
+        needed = languages_of(
+            [pair for pair in self.pairs if any(self.is_made(split, pair) for split in SPLITS)], self.target
+        )
+        trained = languages_of([pair for pair in self.pairs if self.is_made("train", pair)], self.target)
+        measured = tuple(language for language in needed if language not in trained)
         sources = {name: source for name, source in self.sources.items() if source.language in needed}
-        changes = {"directions": None, "languages": needed, "sources": sources, "only_measured": ()}
+        changes = {"directions": None, "languages": needed, "sources": sources, "only_measured": measured}
         return self.model_copy(update=changes)
 
     @property
     def names_pairs(self) -> bool:
-        """Whether patterns name the files of any two languages: they have ``{side}``, or both names, but no one."""
+        """Whether all patterns name the files of any two languages."""
         given = [patterns for split in SPLITS if (patterns := getattr(self, split)) is not None]
-        return bool(given) and all(
-            not isinstance(patterns, dict)
-            and all("language" not in fields_of(pattern) and fields_of(pattern) for pattern in listed(patterns))
-            for patterns in given
-        )
-
-
-def _check_languages(languages: tuple[str, ...], target: str) -> None:
-    seen: set[str] = set()
-    for language in languages:
-        if not NAME.fullmatch(language):
-            raise ValueError(f"{language!r} is not a language code; use letters, digits, '-', '_' or '.'")
-        if language in seen:
-            raise ValueError(f"language {language!r} is listed twice; remove one")
-        if language == target:
-            name = "English" if target == "en" else "it"
-            raise ValueError(
-                f"{language!r} cannot be a source language: {name} is the target; remove it from languages"
-            )
-        if language in (MIXED, MIXED_HIGH_RESOURCE):
-            raise ValueError(f"{language!r} cannot be a source language: mixed batches have that name; rename it")
-        seen.add(language)
+        return bool(given) and all(not isinstance(patterns, dict) and names_pairs(patterns) for patterns in given)
 
 
 def open_corpus(config: CorpusConfig, cache: Path) -> Corpus:
@@ -283,10 +329,24 @@ def open_corpus(config: CorpusConfig, cache: Path) -> Corpus:
     Files must exist and languages be known; named corpora are fetched into ``cache`` if it lacks them. Arms of sources
     come after their language.
     """
+    check_keys(config)
+    return _opened(config, cache)
+
+
+def _opened(config: CorpusConfig, cache: Path) -> Corpus:
     if config.directions:
         return _to_train(config, _in_directions(config, cache))
     corpus = _open_own(config, cache)
-    return _to_train(config, _with_sources(config, corpus, cache) if config.sources else corpus)
+    if not config.sources:
+        return _to_train(config, corpus)
+
+    def named(corpus: NamedCorpus, language: str) -> ParallelText:
+        same = {"path": config.path, "mirror": config.mirror, "release": config.release}
+        where = same if corpus == config.corpus else {}
+        other = CorpusConfig(corpus=corpus, languages=(language,), **where)
+        return _open_own(other, cache)[language]["train"]
+
+    return _to_train(config, with_sources(config, corpus, named))
 
 
 def _to_train(config: CorpusConfig, corpus: Corpus) -> Corpus:
@@ -295,25 +355,38 @@ def _to_train(config: CorpusConfig, corpus: Corpus) -> Corpus:
         return corpus
     kept: dict[Arm, Mapping[Split, ParallelText]] = {}
     for name, route in config.routes(corpus).items():
-        trained = {route.source, route.target}.isdisjoint(config.only_measured)
+        trained = config.trains_on((route.source, route.target))
         kept[name] = {split: text for split, text in corpus[name].items() if trained or split != "train"}
     return {name: splits for name, splits in kept.items() if splits}
 
 
 def _in_directions(config: CorpusConfig, cache: Path) -> Corpus:
     plain = config.undirected()
-    corpus = open_corpus(plain, cache) if plain.languages else {}
+    corpus = _opened(plain, cache) if plain.languages else {}
+    own: dict[Direction, dict[Arm, dict[Split, ParallelText]]] = {}
     missing = MissingTexts()
-    for pair in config.pairs if config.names_pairs else ():
-        for split in SPLITS if config.target not in pair else ():
-            with missing.collected():
-                text_of_files(patterns_of(config, split, pair[0]), *pair)
+    for pair in config.pairs:
+        texts: dict[Split, ParallelText] = {}
+        for split in SPLITS:
+            if (patterns := patterns_of_direction(config, split, pair)) is not None:
+                with missing.collected():
+                    texts[split] = text_of_files(patterns, *pair)
+        for source in config.sources_of(pair).values():
+            collect_missing(source, pair, missing)
+        own[pair] = {direction_name(pair): texts}
     missing.check()
-
-    def direct(split: Split, pair: Direction) -> ParallelText | None:
-        return text_of_files(patterns_of(config, split, pair[0]), *pair) if config.names_pairs else None
-
-    return directed(corpus, plain.routes(corpus), config.pairs, config.target, direct)
+    for pair, arms in own.items():
+        for arm, splits in own_source_texts(config.sources_of(pair), pair).items():
+            arms[arm] = {**arms.get(arm, {}), **splits}
+    found = directed(corpus, plain.routes(corpus), config.pairs, config.target, own, config.is_made)
+    routes = config.routes(found)
+    for pair in config.pairs:
+        of_pair = {arm: found[arm] for arm, route in routes.items() if (route.source, route.target) == pair}
+        what = f"the direction {direction_name(pair)!r}"
+        if not having(of_pair, "train") and config.trains_on(pair):
+            raise ValueError(f"no train text for {what}; add it under 'train', or as a source")
+        check_measured(config, what, of_pair)
+    return found
 
 
 def _open_own(config: CorpusConfig, cache: Path) -> Corpus:
@@ -331,59 +404,6 @@ def _open_own(config: CorpusConfig, cache: Path) -> Corpus:
         return debian.debian_corpus(languages, cache, mirror=config.mirror, release=config.release)
     corpus = synthetic_corpus(config.synthetic)
     return _chosen(config, tuple(corpus), lambda: corpus)
-
-
-def _with_sources(config: CorpusConfig, own: Corpus, cache: Path) -> Corpus:
-    def named(corpus: NamedCorpus, language: str) -> ParallelText:
-        same = {"path": config.path, "mirror": config.mirror, "release": config.release}
-        where = same if corpus == config.corpus else {}
-        other = CorpusConfig(corpus=corpus, languages=(language,), **where)
-        return _open_own(other, cache)[language]["train"]
-
-    missing = MissingTexts()
-    for source in config.sources.values():
-        for patterns in (source.train, source.dev, source.test):
-            with missing.collected():
-                if patterns is not None:
-                    files_of(patterns, source.language, config.target)
-    missing.check()
-    corpus: dict[Arm, Mapping[Split, ParallelText]] = {}
-    languages = tuple(dict.fromkeys((*own, *(source.language for source in config.sources.values()))))
-    for language in languages:
-        of_language = {name: source for name, source in config.sources.items() if source.language == language}
-        texts = {language: dict(own.get(language, {}))}
-        taken = _taken(texts[language], of_language)
-        for name, source in of_language.items():
-            for arm, splits in source_texts(name, source, config.target, named, taken.get(name)).items():
-                if arm in languages and (arm != language or "train" in texts[arm]):
-                    raise ValueError(f"{arm!r} is a language with text of its own and also a source; rename the source")
-                texts[arm] = {**texts.get(arm, {}), **splits}
-        _check_measured(config, language, texts)
-        corpus |= {name: splits for name, splits in texts.items() if splits}
-    return corpus
-
-
-def _taken(own: dict[Split, ParallelText], sources: Mapping[Arm, SourceConfig]) -> dict[Arm, ParallelText]:
-    """The parts that sources take of a language's own training text, which then has the rest, and those they repeat."""
-    takers = {name: source for name, source in sources.items() if source.take is not None}
-    copies = {name: source.duplicate for name, source in sources.items() if source.duplicate is not None}
-    if not takers and not copies:
-        return {}
-    if "train" not in own:
-        names = ", ".join((*takers, *copies))
-        raise ValueError(f"{names} take a share of the language's own text, and it has none; give it train")
-    own["train"], parts = taken_texts(own["train"], takers)
-    part = sum(source.take or 0.0 for source in takers.values())
-    return parts | {name: duplicated_text(own["train"], share, part) for name, share in copies.items()}
-
-
-def _check_measured(config: CorpusConfig, language: str, texts: Mapping[Arm, Mapping[Split, ParallelText]]) -> None:
-    """Every arm needs the dev and test set that it is measured by."""
-    for arm, route in config.routes(texts).items():
-        for split in ("dev", "test"):
-            if "train" in texts[arm] and split not in texts.get(route.dev, {}):
-                remedy = f"add it under {split!r}, or give the source {split} text of its own"
-                raise ValueError(f"no {split} text for language {language!r} (arm {arm!r}); {remedy}")
 
 
 def low_resource(config: CorpusConfig, sizes: Mapping[Arm, int]) -> tuple[Arm, ...]:
