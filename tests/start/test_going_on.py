@@ -10,9 +10,11 @@ from rota import api
 from rota.config import as_begun, parse_config
 from rota.data.subwords import Subwords
 from rota.export.model import export
+from rota.files import write_json
 from rota.runs import Run
 from rota.settings import ConfigError
-from rota.start.vectors import rows
+from rota.start.vectors import first_weights, rows
+from rota.student.config import StudentConfig
 
 TINY = {"preset": "tiny", "width": 32, "heads": 2, "feedforward": 48, "layers": 1, "dropout": 0.1}
 TRAINING = {"steps": 60, "tokens": 200, "checkpoint_every": "100%", "validate_every": "25%", "threads": 1}
@@ -135,6 +137,29 @@ def test_new_subwords_start_from_the_mean_of_their_pieces_and_a_new_tag_from_the
         if token in new and number != tag:
             assert len(origins[number]) > 1
             assert "".join(earlier.tokens[origin] for origin in origins[number]) == token
+    old = before.checkpoint().network()["embedding.weight"]
+    found = first_weights(StudentConfig(start=before.folder), subwords)["embedding.weight"]
+    for number, token in enumerate(subwords.tokens):
+        mean = torch.stack([old[origin] for origin in origins[number]]).double().mean(0)
+        torch.testing.assert_close(found[number].double(), mean, atol=1e-6, rtol=0, msg=token)
+
+
+@pytest.mark.parametrize(("steps", "combine"), [([4], "last"), ([4, 8], "ensemble"), ([4, 8], "average")])
+def test_a_start_has_the_weights_of_the_checkpoints_that_were_selected(tmp_path, steps, combine):
+    training = {"steps": 12, "checkpoint_every": 4, "keep": 3}
+    config = settings(tmp_path, {"az": 60}, TINY, data={"subwords": {"size": 320}}, training=training)
+    api.train(config, tmp_path / "first")
+    first = Run(tmp_path / "first")
+    last = first_weights(StudentConfig(start=first.folder), Subwords.load(first.subwords_path))
+    assert torch.equal(last["embedding.weight"], first.checkpoint(12).network()["embedding.weight"])
+    found = {"select": "loss", "combine": combine, "best": {"steps": steps}}
+    write_json(first.selection_path, found, checked=True)
+    weights = first_weights(StudentConfig(start=first.folder), Subwords.load(first.subwords_path))
+    selected = [first.checkpoint(step).network() for step in steps]
+    assert not torch.equal(weights["embedding.weight"], last["embedding.weight"])
+    for name, tensor in weights.items():
+        mean = torch.stack([each[name] for each in selected]).mean(0)
+        torch.testing.assert_close(tensor, mean, atol=1e-6, rtol=0, msg=name)
 
 
 def test_a_language_that_is_only_measured_is_forgotten_and_the_alarm_says_so(tmp_path, before):
