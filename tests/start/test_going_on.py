@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 import torch
 from start_cases import pairs, spm_bytes, write_text
@@ -191,6 +194,24 @@ def test_a_language_that_is_only_measured_is_forgotten_and_the_alarm_says_so(tmp
 def test_a_start_that_does_not_fit_is_named(tmp_path, before, student, message):
     with pytest.raises(ConfigError, match=message):
         go_on(tmp_path, before.folder, student=student)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        ("checkpoints", "student.start: .*start has no checkpoint yet; train it first with rota train"),
+        ("checkpoints/60/student.network.safetensors", "student.start: .*start has no intact checkpoint"),
+        ("subwords.json", "student.start: .*start has no subwords.json; copy the run again, with that file"),
+    ],
+)
+def test_a_run_without_its_files_is_found_before_the_text_is_prepared(tmp_path, before, missing, message):
+    start = Path(shutil.copytree(before.folder, tmp_path / "start"))
+    assert (start / missing).exists()
+    (start / missing).rename(tmp_path / "gone")
+    with pytest.raises(ConfigError, match=message):
+        go_on(tmp_path, start)
+    assert not (tmp_path / "data").exists()
     assert not (tmp_path / "run").exists()
 
 

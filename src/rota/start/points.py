@@ -33,6 +33,7 @@ class Start:
     dropout: float
     attention_dropout: float
     weights: Callable[[], Weights]
+    check: Callable[[], None]  # refuses weights that cannot be read, before anything is prepared for them
 
     @property
     def subwords(self) -> Subwords:
@@ -47,10 +48,12 @@ def open_start(folder: Path) -> Start:
         what = "has neither run.json nor config.json" if folder.is_dir() else "does not exist"
         raise ConfigError(f"student.start: {folder} {what}; give a run, its export, or an M2M100 or NLLB checkpoint")
     found = read_pretrained(folder)
-    return Start(folder, found.shape, found.dropout, found.attention_dropout, found.weights)
+    return Start(folder, found.shape, found.dropout, found.attention_dropout, found.weights, found.check)
 
 
 def _of_run(run: Run) -> Start:
+    if not run.subwords_path.is_file():
+        raise ConfigError(f"student.start: {run} has no {run.subwords_path.name}; copy the run again, with that file")
     config = StudentConfig.model_validate(run.setting("config.student"))
     shape = config.shape(Subwords.load(run.subwords_path).vocabulary)
 
@@ -65,7 +68,14 @@ def _of_run(run: Run) -> Start:
             found = Translator.load(run.folder, steps=model.steps, combine=combine, device="cpu")
         return found.networks[0].state_dict()
 
-    return Start(run.folder, shape, config.dropout, config.dropout_of_attention, weights)
+    def check() -> None:
+        try:
+            for step in standing_model(run).steps:
+                run.checkpoint(step)
+        except ValueError as error:
+            raise ConfigError(f"student.start: {error}") from None
+
+    return Start(run.folder, shape, config.dropout, config.dropout_of_attention, weights, check)
 
 
 def with_start(student: StudentConfig, run: Path) -> StudentConfig:
@@ -80,6 +90,7 @@ def with_start(student: StudentConfig, run: Path) -> StudentConfig:
         return student.completed({name: getattr(recorded, name) for name in OF_START})
     start = open_start(student.start)
     _check_sizes(student, start)
+    start.check()
     wanted: dict[str, Any] = {"dropout": start.dropout, "attention_dropout": start.attention_dropout}
     wanted |= {"learning_rate": LearningRate(peak=PEAK), "lr_warmup": Duration("10%")}
     return student.completed({name: getattr(start.shape, name) for name in OF_START[:SIZES]} | wanted)
