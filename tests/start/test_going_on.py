@@ -189,12 +189,29 @@ def test_a_language_that_is_only_measured_is_forgotten_and_the_alarm_says_so(tmp
             r"student.width is 64 and that of .* is 32; leave the sizes of the student out",
         ),
         ({"preset": "base"}, r"student.encoder_layers is 6 and that of .* is 1"),
+        ({"width": 64}, r"student.width is 64 and that of .* is 32"),
+        ({"heads": 4}, r"student.heads is 4 and that of .* is 2"),
+        ({"layers": 2}, r"student.encoder_layers is 2 and that of .* is 1"),
+        ({"start": __file__}, r"student.start: .*test_going_on.py is a file, not a folder; give a run"),
     ],
 )
 def test_a_start_that_does_not_fit_is_named(tmp_path, before, student, message):
     with pytest.raises(ConfigError, match=message):
         go_on(tmp_path, before.folder, student=student)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_model_of_ctranslate2_is_no_start(tmp_path, before):
+    start = export(before.folder, tmp_path / "ct2", to="ctranslate2")
+    message = "ct2 is a model of CTranslate2, which can translate but not be trained; give the run, or its export with"
+    with pytest.raises(ConfigError, match=message):
+        go_on(tmp_path, start)
+
+
+def test_the_codes_of_a_run_are_its_languages(tmp_path, before):
+    message = r"has no code 'ast_Latn', it has az, tr; leave 'uz' out of data.subwords.codes: it gets a tag of its own"
+    with pytest.raises(ConfigError, match=message):
+        go_on(tmp_path, before.folder, data={"subwords": {"codes": {"uz": "ast_Latn"}}})
 
 
 @pytest.mark.parametrize(

@@ -179,6 +179,34 @@ def test_a_language_without_a_code_is_named_with_the_remedy(tmp_path):
     assert found.tokens[found.tag("en")] == "eng_Latn"
 
 
+def prepared(folder, codes, directions, start):
+    data = {**write_text(folder / "text", {"az": 40, "tr": 40}), "folder": str(folder / "data")}
+    data |= {"subwords": {"codes": codes}, "directions": directions}
+    return api.prepare(parse_config({"data": data, "student": {"start": str(start)}}))
+
+
+def test_two_target_languages_with_one_code_are_refused_and_sources_with_one_are_said(tmp_path, caplog):
+    start = nllb(tmp_path / "model")
+    codes = {"az": "tur_Latn", "tr": "tur_Latn", "en": "eng_Latn"}
+    message = "'az' and 'tr' have the same code 'tur_Latn', by which .*; give each its own .*, or write tr: new"
+    with pytest.raises(ConfigError, match=message):
+        prepared(tmp_path, codes, ["en-az", "en-tr"], start)
+    assert not (tmp_path / "data").exists()
+    store = prepared(tmp_path, codes, ["az-en", "tr-en"], start)
+    assert store.subwords.tag("az") == store.subwords.tag("tr")
+    assert "'az' and 'tr' have the same code 'tur_Latn', so that the model cannot tell them apart" in caplog.text
+    caplog.clear()
+    prepared(tmp_path / "new", {**codes, "tr": "new"}, ["en-az", "en-tr"], start)
+    assert "the same code" not in caplog.text
+
+
+def test_a_code_that_a_tokenizer_without_such_codes_does_not_have(tmp_path, spm):
+    with pytest.raises(
+        ConfigError, match=r"has no code 'azj_Latn', it has none; leave 'az' out of data.subwords.codes"
+    ):
+        subwords_of(spm, codes={"az": "azj_Latn"})
+
+
 def changed(path, **changes):
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
@@ -278,9 +306,11 @@ def test_files_that_are_no_tokenizers_are_named(tmp_path):
     }.items():
         with pytest.raises(ConfigError, match=message):
             read_ready_made(tmp_path / name)
-    (tmp_path / "word.model").write_bytes(spm_bytes("word", 20))
-    with pytest.raises(ConfigError, match="its model type is word; Rota reads unigram and BPE"):
-        read_ready_made(tmp_path / "word.model")
+    for kind in ("word", "char"):
+        (tmp_path / "own.model").write_bytes(spm_bytes(kind, 20))
+        message = f"own.model is a SentencePiece model, but its model type is {kind}; Rota reads unigram and BPE"
+        with pytest.raises(ConfigError, match=message):
+            read_ready_made(tmp_path / "own.model")
 
 
 def test_weights_that_could_run_code_are_not_read(tmp_path):

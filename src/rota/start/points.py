@@ -13,7 +13,7 @@ from rota.runs import Run
 from rota.runs.standing import standing_model
 from rota.settings import ConfigError, Duration
 from rota.student.config import OF_START, SIZES, LearningRate, Shape, StudentConfig
-from rota.student.pretrained import is_pretrained, read_pretrained
+from rota.student.pretrained import is_ctranslate2, is_pretrained, read_pretrained
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,7 +46,11 @@ def open_start(folder: Path) -> Start:
         return _of_run(Run(folder))
     if not is_pretrained(folder):
         what = "has neither run.json nor config.json" if folder.is_dir() else "does not exist"
+        what = "is a file, not a folder" if folder.is_file() else what
         raise ConfigError(f"student.start: {folder} {what}; give a run, its export, or an M2M100 or NLLB checkpoint")
+    if is_ctranslate2(folder):
+        what = "is a model of CTranslate2, which can translate but not be trained"
+        raise ConfigError(f"student.start: {folder} {what}; give the run, or its export with --to hf")
     found = read_pretrained(folder)
     return Start(folder, found.shape, found.dropout, found.attention_dropout, found.weights, found.check)
 
@@ -97,10 +101,14 @@ def with_start(student: StudentConfig, run: Path) -> StudentConfig:
 
 
 def _check_sizes(student: StudentConfig, start: Start) -> None:
-    if student.model_fields_set.isdisjoint((*OF_START[:SIZES], "preset", "layers")):
-        return
+    """Of the sizes that the config writes itself, each must be that of the start."""
+    written = set(student.model_fields_set)
+    if "preset" in written:
+        written.update(OF_START[:SIZES])
+    if "layers" in written:
+        written.update(("encoder_layers", "decoder_layers"))
     wanted = student.shape(start.shape.vocabulary)
-    for name in OF_START[:SIZES]:
+    for name in [each for each in OF_START[:SIZES] if each in written]:
         ours, theirs = getattr(wanted, name), getattr(start.shape, name)
         if ours != theirs:
             found = f"student.{name} is {ours} and that of {start.folder} is {theirs}"

@@ -73,6 +73,12 @@ def is_pretrained(folder: Path) -> bool:
     return (folder / "config.json").is_file()
 
 
+def is_ctranslate2(folder: Path) -> bool:
+    """Whether the folder has the weights of CTranslate2 and none of Hugging Face."""
+    theirs = [*folder.glob("model*.safetensors*"), *folder.glob("pytorch_model*.bin*")]
+    return (folder / "model.bin").is_file() and not theirs
+
+
 def read_pretrained(folder: Path) -> Pretrained:
     """The sizes of a checkpoint; one that Rota's network cannot be is refused by name."""
     path = folder / "config.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -105,6 +105,27 @@ def _tags(found: ReadyMade, languages: Sequence[str], codes: Mapping[str, str], 
     return {language: _code(found, language, codes.get(language), model) for language in languages}
 
 
+def check_codes(config: SubwordsConfig, languages: Sequence[str], targets: Collection[str]) -> None:
+    """Refuses codes that the tokenizer does not have, and one code for two of the ``targets``.
+
+    Two sources may share one, which is only said: the model then cannot tell them apart.
+    """
+    assert config.model is not None
+    tags = _tags(read_ready_made(config.model), languages, config.codes, config.model)
+    sharing: dict[str, list[str]] = {}
+    for language, code in tags.items():
+        sharing.setdefault(code, []).append(language)
+    for code, those in sharing.items():
+        into = [language for language in those if language in targets]
+        if len(into) > 1:
+            both = f"{into[0]!r} and {into[1]!r} have the same code {code!r}"
+            remedy = f"give each its own in data.subwords.codes, or write {into[1]}: {NEW}"
+            raise ConfigError(f"{both}, by which the model would be asked for either; {remedy}")
+        if len(those) > 1:
+            names = " and ".join(map(repr, those))
+            logger.warning("%s have the same code %r, so that the model cannot tell them apart", names, code)
+
+
 def _code(found: ReadyMade, language: str, written: str | None, model: Path) -> str:
     new = tag_name(language)
     code = written or found.tags.get(language) or (language if language in found.codes else None)
@@ -114,6 +135,10 @@ def _code(found: ReadyMade, language: str, written: str | None, model: Path) -> 
         return code
     if code is not None and tag_name(code) in found.codes:
         return tag_name(code)
+    if found.kind in ("learned", "own"):
+        known = f"it has {', '.join(each[2:-2] for each in found.codes)}" if found.codes else "it has none"
+        remedy = f"leave {language!r} out of data.subwords.codes: it gets a tag of its own unless it has one"
+        raise ConfigError(f"{model} has no code {written!r}, {known}; {remedy}")
     what = f"{model} has no code {written!r}" if written else f"{model} has no code for the language {language!r}"
     wanted = written or language
     near = difflib.get_close_matches(wanted, found.codes, n=9, cutoff=0.3)
