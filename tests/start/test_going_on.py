@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
-from start_cases import pairs, spm_bytes, write_text
+from start_cases import m2m100, nllb, pairs, spm_bytes, write_text
 
 from rota import api
 from rota.config import as_begun, parse_config
-from rota.data.subwords import Subwords
+from rota.data.ready_made.adopting import adopt
+from rota.data.subwords import Subwords, SubwordsConfig
 from rota.export.model import export
 from rota.files import write_json
 from rota.runs import Run
@@ -238,6 +240,35 @@ def test_another_vocabulary_is_refused(tmp_path, before):
     message = r"of the \d+ subwords of the data are not in the vocabulary of .*; leave data.subwords.model out"
     with pytest.raises(ConfigError, match=message):
         go_on(tmp_path, before.folder, data={"subwords": {"model": str(other)}})
+
+
+@pytest.mark.parametrize("make", [m2m100, nllb])
+def test_the_tags_of_another_vocabulary_do_not_count(tmp_path, before, make):
+    """It has 100 (202) tags, which would make up for its subwords, none of them with the run's mark of a space."""
+    model, codes = make(tmp_path / "model"), {} if make is m2m100 else {"az": "azj_Latn", "en": "eng_Latn"}
+    subwords = {"model": str(model), "codes": codes}
+    message = r"of the 10\d subwords of the data are not in the vocabulary of .*; leave data.subwords.model out"
+    with pytest.raises(ConfigError, match=message):
+        go_on(tmp_path, before.folder, data={"subwords": subwords}, languages={"az": 40})
+
+
+def test_many_new_subwords_are_not_another_vocabulary(tmp_path, before, caplog):
+    rng = random.Random(1)
+    words = ["".join(rng.choices("abcdefgh", k=6)) for _ in range(200)]
+    config = SubwordsConfig(model=before.folder, add=400)
+    found = adopt(config, ["uz"], lambda _: iter([" ".join(words)] * 2), tmp_path, tags_targets=False)
+    earlier = Subwords.load(before.subwords_path)
+    assert found.vocabulary == earlier.vocabulary + 401 > 2 * earlier.vocabulary
+    assert len(rows(earlier, found, before.folder)) == found.vocabulary
+    assert "data.subwords.add" not in caplog.text
+
+
+def test_more_new_subwords_than_the_text_gives_are_said(tmp_path, before, caplog):
+    config = SubwordsConfig(model=before.folder, add=100_000)
+    found = adopt(config, ["uz"], lambda _: iter(["qoppa zeta"] * 3), tmp_path, tags_targets=False)
+    count = found.vocabulary - Subwords.load(before.subwords_path).vocabulary - 1
+    assert 0 < count < 12
+    assert f"data.subwords.add is 100000, and the text gives only {count} new subwords: every word that" in caplog.text
 
 
 def test_languages_that_are_only_measured_must_exist_and_leave_some(tmp_path, before):

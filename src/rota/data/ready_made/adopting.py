@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tokenizers import Tokenizer  # type: ignore[import-untyped]
 
-from rota.data.ready_made.editing import new_subwords, numbered, tokens_of, used_tokens, with_subwords
+from rota.data.ready_made.editing import is_made_up, new_subwords, numbered, tokens_of, used_tokens, with_subwords
 from rota.data.ready_made.reading import MASK, PIECES_FILE, ReadyMade, added_token, read_ready_made
 from rota.data.subwords import SPECIALS, Subwords, SubwordsConfig, tag_name
 from rota.settings import ConfigError
@@ -58,6 +58,11 @@ def adopt(
     tokens, content = tokens_of(found.content), found.content
     new = [language for language, code in tags.items() if code in new_tags]
     added = new_subwords(content, texts(new or None), config.add) if config.add else []
+    if len(added) < config.add:
+        rare = "every word that occurs twice has become one of them, and rare ones are hardly trained; ask for fewer"
+        logger.warning(
+            "data.subwords.add is %d, and the text gives only %d new subwords: %s", config.add, len(added), rare
+        )
     kept = _kept(found, texts(None)) if config.cut else None
     if kept is not None or added or new_tags:
         if added:
@@ -87,13 +92,9 @@ def _arranged(found: ReadyMade, kept: set[str] | None, added: Sequence[str], new
         return [*tokens, *added, *new_tags]
     masks = [token for token in tokens if token == MASK]
     outside = {*found.codes, MASK}
-    subwords = [token for token in tokens if token not in outside and not _made_up(token)]
+    subwords = [token for token in tokens if token not in outside and not is_made_up(token)]
     subwords = [token for token in subwords if kept is None or token in kept]
     return [*subwords, *added, *found.codes, *new_tags, *masks]
-
-
-def _made_up(token: str) -> bool:
-    return token.startswith("madeupword") and token.removeprefix("madeupword").isdigit()
 
 
 def _tags(found: ReadyMade, languages: Sequence[str], codes: Mapping[str, str], model: Path) -> dict[str, str]:
