@@ -83,6 +83,32 @@ def test_an_unknown_language_is_refused_before_anything_is_prepared(tmp_path):
     check_goal(config(tmp_path, goal="low-resource"))
 
 
+@pytest.mark.parametrize(
+    ("data", "goal"),
+    [
+        ({"low_resource": []}, "low-resource"),
+        ({"low_resource": ["lala", "lato", "kela"]}, "high-resource"),
+        ({"low_resource": [], "only_measured": ["kela"]}, "low-resource"),
+        ({"corpus": "ted8", "languages": ["tr", "pt"]}, "low-resource"),
+        ({"corpus": "files", "train": {"gl": "a"}, "dev": {"gl": "a"}, "test": {"gl": "a"}}, "low-resource"),
+    ],
+)
+def test_a_group_that_no_language_can_be_in_is_refused_before_the_text_is_prepared(tmp_path, data, goal):
+    data = {**(DATA if "corpus" not in data else {}), "folder": str(tmp_path / "data"), **data}
+    values = {"data": data, "student": STUDENT, "training": TRAINING, "goal": goal}
+    with pytest.raises(ValueError, match=f"goal: {goal}: the corpus has no such language; set data.low_resource"):
+        api.train(parse_config(values), tmp_path / "run")
+    assert not (tmp_path / "data").exists()
+
+
+def test_which_languages_are_low_resource_by_name_or_in_any_number_of_sentences(tmp_path):
+    check_goal(config(tmp_path, goal="low-resource"))  # by numbers of pairs, which only preparing counts
+    for corpus, languages in {"ted8": ["gl", "pt"], "catalogues": ["be", "ru"]}.items():
+        values = {"data": {"corpus": corpus, "languages": languages}, "student": STUDENT, "training": TRAINING}
+        for goal in ("low-resource", "high-resource"):
+            check_goal(parse_config({**values, "goal": goal}))
+
+
 @pytest.mark.parametrize("goal", ["gl", "gl-en", "en", ["gl-en", "en-gl"], {"pt-gl": 2, "gl-en.ted": 1}])
 def test_a_goal_may_name_directions_and_sources_with_dev_sets_of_their_own(goal):
     check_goal(several(goal))

@@ -436,8 +436,9 @@ def _same_run(before: dict[str, Any], now: dict[str, Any], run: Path) -> None:
         raise ConfigError(f"{run} was trained on other data; choose another folder with --run, or delete this one")
     change = difference(before["config"], now["config"])
     if change is not None:
-        longer = ", extend it with --steps," if change.startswith("training.steps ") else ""
-        raise ConfigError(f"{run} holds another run: {change}; choose another folder with --run,{longer} or delete it")
+        longer = f"go on with --steps {before['config']['training']['steps']}, extend it with a larger count, "
+        remedy = (longer if change.startswith("training.steps ") else "") + "choose another folder with --run"
+        raise ConfigError(f"{run} holds another run: {change}; {remedy}, or delete it")
 
 
 def seed_for(seed: int, component: str) -> int:

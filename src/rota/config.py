@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent
 
-from rota.data.corpora.sources import CorpusConfig
+from rota.data.corpora.sources import CorpusConfig, low_resource_by_name
 from rota.data.preparation.cleaning import CleaningConfig
 from rota.data.preparation.mess import MessConfig
 from rota.data.subwords import SubwordsConfig
@@ -394,14 +394,26 @@ def check_durations(config: RunConfig, *, begun: bool = False) -> None:
 
 
 def check_goal(config: RunConfig) -> None:
-    """Refuses a goal that the dev sets of the config cannot have; which are low-resource is known only later."""
-    if config.data.known_languages and config.goal not in GROUPS:
-        sets = config.data.dev_sets
+    """Refuses a goal that the dev sets of the config cannot have.
+
+    Which languages are low-resource is known only later, where that depends on how much text they have.
+    """
+    data = config.data
+    sets, low = data.dev_sets, set[str]()
+    if config.goal in GROUPS[1:] and data.all_languages:
+        outside = {data.target, *data.only_measured}
+        found = low_resource_by_name(data, tuple(each for each in data.all_languages if each not in outside))
+        if found is None:
+            return
+        low = {name for name, route in sets.items() if route.source in found or route.target in found}
+    elif config.goal in GROUPS or not data.known_languages:
+        return
+    else:
         for name in [config.goal] if isinstance(config.goal, str) else config.goal:
-            if name not in sets and (measured := config.data.measured_by(name)):
+            if name not in sets and (measured := data.measured_by(name)):
                 of = f"the goal names {name!r}, a source without dev and test text of its own"
                 raise ConfigError(f"{of}; name what it is measured by ({', '.join(measured)}), or give it both")
-        resolve(config.goal, list(sets), routes=sets)
+    resolve(config.goal, list(sets), low, routes=sets)
 
 
 def check_sharing(config: RunConfig, run: Path, team: Team) -> None:

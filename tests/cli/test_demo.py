@@ -1,5 +1,7 @@
 """The demo, on corpora small enough for a test."""
 
+import shlex
+
 import pytest
 
 from rota import api
@@ -97,3 +99,13 @@ def test_it_can_be_made_shorter_and_says_so_in_what_to_try_next(rota, tiny):
     code, _, error = rota("demo", "--corpus", "synthetic", "--steps", "5")
     assert code == 2
     assert "--steps" in error
+
+
+def test_the_commands_to_try_next_can_be_copied_for_a_folder_with_a_space(rota, tiny):
+    code, output, error = rota("demo", "--corpus", "synthetic", "--folder", "a folder", "--steps", "20")
+    assert code == 0, error
+    tried = [shlex.split(line)[1:] for line in output.splitlines() if line.startswith("  rota ")]
+    assert tried[0][:7] == ["demo", "--corpus", "synthetic", "--folder", "a folder", "--steps", "20"]
+    assert tried[1][:2] == ["translate", "a folder/synthetic/uniform/seed-1"]
+    [scored] = [line for line in output.splitlines() if line.startswith("next: ")]
+    assert "rota report 'a folder/synthetic/uniform/seed-1'" in scored

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import random
+import shutil
+from pathlib import Path
+
 import pytest
 import torch
-from start_cases import pairs, spm_bytes, write_text
+from start_cases import m2m100, nllb, pairs, spm_bytes, write_text
 
 from rota import api
 from rota.config import as_begun, parse_config
-from rota.data.subwords import Subwords
+from rota.data.ready_made.adopting import adopt
+from rota.data.subwords import Subwords, SubwordsConfig
 from rota.export.model import export
+from rota.files import write_json
 from rota.runs import Run
 from rota.settings import ConfigError
-from rota.start.vectors import rows
+from rota.start.vectors import first_weights, rows
+from rota.student.config import StudentConfig
 
 TINY = {"preset": "tiny", "width": 32, "heads": 2, "feedforward": 48, "layers": 1, "dropout": 0.1}
 TRAINING = {"steps": 60, "tokens": 200, "checkpoint_every": "100%", "validate_every": "25%", "threads": 1}
@@ -135,6 +142,29 @@ def test_new_subwords_start_from_the_mean_of_their_pieces_and_a_new_tag_from_the
         if token in new and number != tag:
             assert len(origins[number]) > 1
             assert "".join(earlier.tokens[origin] for origin in origins[number]) == token
+    old = before.checkpoint().network()["embedding.weight"]
+    found = first_weights(StudentConfig(start=before.folder), subwords)["embedding.weight"]
+    for number, token in enumerate(subwords.tokens):
+        mean = torch.stack([old[origin] for origin in origins[number]]).double().mean(0)
+        torch.testing.assert_close(found[number].double(), mean, atol=1e-6, rtol=0, msg=token)
+
+
+@pytest.mark.parametrize(("steps", "combine"), [([4], "last"), ([4, 8], "ensemble"), ([4, 8], "average")])
+def test_a_start_has_the_weights_of_the_checkpoints_that_were_selected(tmp_path, steps, combine):
+    training = {"steps": 12, "checkpoint_every": 4, "keep": 3}
+    config = settings(tmp_path, {"az": 60}, TINY, data={"subwords": {"size": 320}}, training=training)
+    api.train(config, tmp_path / "first")
+    first = Run(tmp_path / "first")
+    last = first_weights(StudentConfig(start=first.folder), Subwords.load(first.subwords_path))
+    assert torch.equal(last["embedding.weight"], first.checkpoint(12).network()["embedding.weight"])
+    found = {"select": "loss", "combine": combine, "best": {"steps": steps}}
+    write_json(first.selection_path, found, checked=True)
+    weights = first_weights(StudentConfig(start=first.folder), Subwords.load(first.subwords_path))
+    selected = [first.checkpoint(step).network() for step in steps]
+    assert not torch.equal(weights["embedding.weight"], last["embedding.weight"])
+    for name, tensor in weights.items():
+        mean = torch.stack([each[name] for each in selected]).mean(0)
+        torch.testing.assert_close(tensor, mean, atol=1e-6, rtol=0, msg=name)
 
 
 def test_a_language_that_is_only_measured_is_forgotten_and_the_alarm_says_so(tmp_path, before):
@@ -161,11 +191,46 @@ def test_a_language_that_is_only_measured_is_forgotten_and_the_alarm_says_so(tmp
             r"student.width is 64 and that of .* is 32; leave the sizes of the student out",
         ),
         ({"preset": "base"}, r"student.encoder_layers is 6 and that of .* is 1"),
+        ({"width": 64}, r"student.width is 64 and that of .* is 32"),
+        ({"heads": 4}, r"student.heads is 4 and that of .* is 2"),
+        ({"layers": 2}, r"student.encoder_layers is 2 and that of .* is 1"),
+        ({"start": __file__}, r"student.start: .*test_going_on.py is a file, not a folder; give a run"),
     ],
 )
 def test_a_start_that_does_not_fit_is_named(tmp_path, before, student, message):
     with pytest.raises(ConfigError, match=message):
         go_on(tmp_path, before.folder, student=student)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_of_ctranslate2_is_no_start(tmp_path, before):
+    start = export(before.folder, tmp_path / "ct2", to="ctranslate2")
+    message = "ct2 is a model of CTranslate2, which can translate but not be trained; give the run, or its export with"
+    with pytest.raises(ConfigError, match=message):
+        go_on(tmp_path, start)
+
+
+def test_the_codes_of_a_run_are_its_languages(tmp_path, before):
+    message = r"has no code 'ast_Latn', it has az, tr; leave 'uz' out of data.subwords.codes: it gets a tag of its own"
+    with pytest.raises(ConfigError, match=message):
+        go_on(tmp_path, before.folder, data={"subwords": {"codes": {"uz": "ast_Latn"}}})
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        ("checkpoints", "student.start: .*start has no checkpoint yet; train it first with rota train"),
+        ("checkpoints/60/student.network.safetensors", "student.start: .*start has no intact checkpoint"),
+        ("subwords.json", "student.start: .*start has no subwords.json; copy the run again, with that file"),
+    ],
+)
+def test_a_run_without_its_files_is_found_before_the_text_is_prepared(tmp_path, before, missing, message):
+    start = Path(shutil.copytree(before.folder, tmp_path / "start"))
+    assert (start / missing).exists()
+    (start / missing).rename(tmp_path / "gone")
+    with pytest.raises(ConfigError, match=message):
+        go_on(tmp_path, start)
+    assert not (tmp_path / "data").exists()
     assert not (tmp_path / "run").exists()
 
 
@@ -175,6 +240,35 @@ def test_another_vocabulary_is_refused(tmp_path, before):
     message = r"of the \d+ subwords of the data are not in the vocabulary of .*; leave data.subwords.model out"
     with pytest.raises(ConfigError, match=message):
         go_on(tmp_path, before.folder, data={"subwords": {"model": str(other)}})
+
+
+@pytest.mark.parametrize("make", [m2m100, nllb])
+def test_the_tags_of_another_vocabulary_do_not_count(tmp_path, before, make):
+    """It has 100 (202) tags, which would make up for its subwords, none of them with the run's mark of a space."""
+    model, codes = make(tmp_path / "model"), {} if make is m2m100 else {"az": "azj_Latn", "en": "eng_Latn"}
+    subwords = {"model": str(model), "codes": codes}
+    message = r"of the 10\d subwords of the data are not in the vocabulary of .*; leave data.subwords.model out"
+    with pytest.raises(ConfigError, match=message):
+        go_on(tmp_path, before.folder, data={"subwords": subwords}, languages={"az": 40})
+
+
+def test_many_new_subwords_are_not_another_vocabulary(tmp_path, before, caplog):
+    rng = random.Random(1)
+    words = ["".join(rng.choices("abcdefgh", k=6)) for _ in range(200)]
+    config = SubwordsConfig(model=before.folder, add=400)
+    found = adopt(config, ["uz"], lambda _: iter([" ".join(words)] * 2), tmp_path, tags_targets=False)
+    earlier = Subwords.load(before.subwords_path)
+    assert found.vocabulary == earlier.vocabulary + 401 > 2 * earlier.vocabulary
+    assert len(rows(earlier, found, before.folder)) == found.vocabulary
+    assert "data.subwords.add" not in caplog.text
+
+
+def test_more_new_subwords_than_the_text_gives_are_said(tmp_path, before, caplog):
+    config = SubwordsConfig(model=before.folder, add=100_000)
+    found = adopt(config, ["uz"], lambda _: iter(["qoppa zeta"] * 3), tmp_path, tags_targets=False)
+    count = found.vocabulary - Subwords.load(before.subwords_path).vocabulary - 1
+    assert 0 < count < 12
+    assert f"data.subwords.add is 100000, and the text gives only {count} new subwords: every word that" in caplog.text
 
 
 def test_languages_that_are_only_measured_must_exist_and_leave_some(tmp_path, before):

@@ -21,6 +21,7 @@ from rota.data.ready_made.reading import M2M100_CODES, read_ready_made
 from rota.data.ready_made.sentencepiece import Piece, SentencePieceModel
 from rota.data.subwords import EOS, SPECIALS, Subwords, SubwordsConfig
 from rota.settings import ConfigError
+from rota.student.pretrained import read_pretrained
 
 LINES = [side for language in ("az", "uz") for pair in pairs(language, 40, 2) for side in pair]
 # Letters that the models know, others, and what SentencePiece normalises.
@@ -178,6 +179,34 @@ def test_a_language_without_a_code_is_named_with_the_remedy(tmp_path):
     assert found.tokens[found.tag("en")] == "eng_Latn"
 
 
+def prepared(folder, codes, directions, start):
+    data = {**write_text(folder / "text", {"az": 40, "tr": 40}), "folder": str(folder / "data")}
+    data |= {"subwords": {"codes": codes}, "directions": directions}
+    return api.prepare(parse_config({"data": data, "student": {"start": str(start)}}))
+
+
+def test_two_target_languages_with_one_code_are_refused_and_sources_with_one_are_said(tmp_path, caplog):
+    start = nllb(tmp_path / "model")
+    codes = {"az": "tur_Latn", "tr": "tur_Latn", "en": "eng_Latn"}
+    message = "'az' and 'tr' have the same code 'tur_Latn', by which .*; give each its own .*, or write tr: new"
+    with pytest.raises(ConfigError, match=message):
+        prepared(tmp_path, codes, ["en-az", "en-tr"], start)
+    assert not (tmp_path / "data").exists()
+    store = prepared(tmp_path, codes, ["az-en", "tr-en"], start)
+    assert store.subwords.tag("az") == store.subwords.tag("tr")
+    assert "'az' and 'tr' have the same code 'tur_Latn', so that the model cannot tell them apart" in caplog.text
+    caplog.clear()
+    prepared(tmp_path / "new", {**codes, "tr": "new"}, ["en-az", "en-tr"], start)
+    assert "the same code" not in caplog.text
+
+
+def test_a_code_that_a_tokenizer_without_such_codes_does_not_have(tmp_path, spm):
+    with pytest.raises(
+        ConfigError, match=r"has no code 'azj_Latn', it has none; leave 'az' out of data.subwords.codes"
+    ):
+        subwords_of(spm, codes={"az": "azj_Latn"})
+
+
 def changed(path, **changes):
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
@@ -185,7 +214,6 @@ def changed(path, **changes):
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
-        ("config.json", {"vocab_size": 150}, r"vocab_size is 150 and the tokenizer beside it has [0-9]+ tokens"),
         (
             "config.json",
             {"activation_function": "gelu"},
@@ -194,8 +222,27 @@ def changed(path, **changes):
         ("config.json", {"scale_embedding": False}, "scale_embedding is False, and Rota's network has True"),
         ("config.json", {"model_type": "mbart"}, "model_type is 'mbart'; Rota starts from 'm2m_100'"),
         ("config.json", {"decoder_ffn_dim": 64}, "encoder_ffn_dim is 48 and decoder_ffn_dim is 64"),
-        ("config.json", {"encoder_layers": 3}, r"the checkpoint has no tensor 'model.encoder.layers.2"),
-        ("config.json", {"encoder_layers": 1}, r"no place for the tensor 'model.encoder.layers.1"),
+        (
+            "config.json",
+            {"encoder_layers": 3},
+            r"no tensor 'model.encoder.layers.2.* says encoder_layers 3 and decoder_layers 1; take config.json and",
+        ),
+        (
+            "config.json",
+            {"encoder_layers": 1},
+            r"no place for the tensor 'model.encoder.layers.1.* encoder_layers 1 and",
+        ),
+        (
+            "config.json",
+            {"d_model": 64},
+            r"the tensor '.*' is .*32.*, and config.json says .*d_model 64.*; take config",
+        ),
+        (
+            "config.json",
+            {"encoder_ffn_dim": 64, "decoder_ffn_dim": 64},
+            r"fc1.* is 48.*, and config.json says ffn_dim 64",
+        ),
+        ("config.json", {"vocab_size": 9999}, r"is \d+ x 32, and config.json says vocab_size 9999 x d_model 32; take"),
         ("config.json", {"decoder_start_token_id": 0}, "decoder_start_token_id is 0, and Rota's network has 2"),
         ("tokenizer_config.json", {"language_codes": "other"}, "language_codes is 'other'"),
     ],
@@ -203,11 +250,49 @@ def changed(path, **changes):
 def test_a_checkpoint_that_cannot_be_ours_is_named(tmp_path, name, changes, message):
     start = m2m100(tmp_path / "model")
     changed(start / name, **changes)
-    data = {**write_text(tmp_path / "text", {"az": 40}), "folder": str(tmp_path / "data")}
-    training = {"steps": 1, "tokens": 100, "threads": 1}
-    config = parse_config({"data": data, "student": {"start": str(start)}, "training": training})
-    with pytest.raises(ConfigError, match=message):
+    config = one_update(tmp_path, start)
+    with pytest.raises(ConfigError, match=message) as error:
         api.train(config, tmp_path / "run")
+    assert "Shape(" not in str(error.value)
+    if name == "config.json":
+        assert not (tmp_path / "data").exists(), "found before the text was prepared"
+
+
+def test_a_tokenizer_with_more_tokens_than_the_checkpoint_has_rows_is_named(tmp_path):
+    start = m2m100(tmp_path / "model")
+    changed(start / "config.json", vocab_size=150)
+    with pytest.raises(ConfigError, match=r"vocab_size is 150 and the tokenizer beside it has [0-9]+ tokens"):
+        read_ready_made(start)
+
+
+def test_a_vocabulary_that_is_cut_does_not_hide_other_sizes(tmp_path):
+    start = m2m100(tmp_path / "model")
+    changed(start / "config.json", vocab_size=9999)
+    with pytest.raises(ConfigError, match="config.json says vocab_size 9999"):
+        api.train(one_update(tmp_path, start, subwords={"cut": True}), tmp_path / "run")
+
+
+def one_update(folder, start, **data):
+    data = {**write_text(folder / "text", {"az": 40}), "folder": str(folder / "data"), **data}
+    training = {"steps": 1, "tokens": 100, "threads": 1}
+    return parse_config({"data": data, "student": {"start": str(start)}, "training": training})
+
+
+@pytest.mark.parametrize("weights", ["safetensors", "bin", "shards"])
+def test_weights_that_are_missing_or_cut_off_are_found_before_the_text_is_prepared(tmp_path, weights):
+    start = m2m100(tmp_path / "model", weights=weights)
+    config, checked = one_update(tmp_path, start), read_pretrained(start)
+    checked.check()
+    name = next(path.name for path in sorted(start.iterdir()) if path.suffix in (".safetensors", ".bin"))
+    whole = (start / name).read_bytes()
+    (start / name).write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ConfigError, match=rf"{name} (is damaged|cannot be read as weights)"):
+        api.train(config, tmp_path / "run")
+    (start / name).unlink()
+    with pytest.raises(ConfigError, match=f"{name} is missing" if weights == "shards" else "there are no weights"):
+        api.train(config, tmp_path / "run")
+    assert not (tmp_path / "data").exists()
+    assert not (tmp_path / "run").exists()
 
 
 def test_files_that_are_no_tokenizers_are_named(tmp_path):
@@ -221,15 +306,15 @@ def test_files_that_are_no_tokenizers_are_named(tmp_path):
     }.items():
         with pytest.raises(ConfigError, match=message):
             read_ready_made(tmp_path / name)
-    (tmp_path / "word.model").write_bytes(spm_bytes("word", 20))
-    with pytest.raises(ConfigError, match="its model type is word; Rota reads unigram and BPE"):
-        read_ready_made(tmp_path / "word.model")
+    for kind in ("word", "char"):
+        (tmp_path / "own.model").write_bytes(spm_bytes(kind, 20))
+        message = f"own.model is a SentencePiece model, but its model type is {kind}; Rota reads unigram and BPE"
+        with pytest.raises(ConfigError, match=message):
+            read_ready_made(tmp_path / "own.model")
 
 
 def test_weights_that_could_run_code_are_not_read(tmp_path):
     import pickle
-
-    from rota.student.pretrained import read_pretrained
 
     start = nllb(tmp_path / "model", weights="bin")
     (start / "pytorch_model.bin").write_bytes(pickle.dumps({"model.shared.weight": print}, protocol=2))

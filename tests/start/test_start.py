@@ -94,6 +94,7 @@ def test_an_nllb_checkpoint_is_tuned_exported_and_loaded_by_transformers(tmp_pat
     tokenizer = AutoTokenizer.from_pretrained(folder, src_lang="azj_Latn")
     model = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
     assert type(model) is M2M100ForConditionalGeneration
+    assert model.generation_config.forced_bos_token_id == tokenizer.convert_tokens_to_ids("eng_Latn")
     original = AutoTokenizer.from_pretrained(tiny_nllb, src_lang="azj_Latn")
     lines = [source for source, _ in pairs("az", 12, 7)] + ODD
     assert tokenizer(lines).input_ids == original(lines).input_ids
@@ -134,6 +135,7 @@ def test_m2m100_comes_back_with_its_own_tokenizer(tmp_path, docs_script):
     torch.testing.assert_close(
         our_logits(ours.networks[0], source, target), their_logits(model, source, target), atol=1e-4, rtol=0
     )
+    assert model.generation_config.forced_bos_token_id is None, "whoever uses a model with several targets says which"
     assert 'src_lang="az"' in (folder / "README.md").read_text()
     exported = CTranslator(export(tmp_path / "run", tmp_path / "ct2", to="ctranslate2"), threads=1)
     clean = [line for line in lines if "水" not in line]
@@ -194,3 +196,6 @@ def test_a_cut_vocabulary_divides_the_text_as_before_and_has_the_same_vectors(tm
     theirs = AutoTokenizer.from_pretrained(folder, src_lang="az" if make is m2m100 else "azj_Latn")
     assert [list(ids) for ids in theirs(lines).input_ids] == cut.encode_sources("az", lines)
     assert AutoModelForSeq2SeqLM.from_pretrained(folder).config.vocab_size == cut.vocabulary
+    if make is not m2m100:  # which has no mask
+        assert cut.tokens[-1] == theirs.mask_token == "<mask>"
+        assert theirs.mask_token_id == cut.vocabulary - 1 == len(theirs) - 1

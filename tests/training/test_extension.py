@@ -1,6 +1,7 @@
 """``rota train --steps``: what was trained is the first part of the longer run; a message tells of the rate."""
 
 import json
+import shlex
 
 import pytest
 from test_early_stopping import VALUES
@@ -104,7 +105,7 @@ def test_what_cannot_be_extended_is_refused(tmp_path, data):
         api.train(config(data, SHARES, steps=9), run.folder, steps=9)
     with pytest.raises(ConfigError, match="holds another run: teacher"):
         api.train(config(data, SHARES, "proportional", steps=4), run.folder, steps=9)
-    with pytest.raises(ConfigError, match="extend it with --steps, or delete it"):
+    with pytest.raises(ConfigError, match="go on with --steps 4, extend it with a larger count, choose"):
         api.train(config(data, SHARES, steps=9), run.folder)
     assert "extensions" not in Run(run.folder).about
 
@@ -128,3 +129,59 @@ def test_the_command_extends_a_run_and_plans_a_new_one(tmp_path, data, rota):
     code, _, error = rota("train", path, "--run", again, "--steps", "0")
     assert code == 2
     assert "--steps is 0; write at least 1" in error
+
+
+def printed(output):
+    """The command after "continue with", as a shell reads it, without the name of the program."""
+    [line] = [line for line in output.splitlines() if "continue with: " in line]
+    return shlex.split(line.partition("continue with: ")[2])[1:]
+
+
+@pytest.mark.parametrize("length", [("--steps", "8"), ("--set", "training.steps=8")], ids=["steps", "set"])
+@pytest.mark.parametrize("teacher", ["uniform", "dqn"])
+def test_the_printed_command_resumes_and_steps_extend_a_run_whose_length_is_not_the_config_s(
+    tmp_path, data, rota, length, teacher
+):
+    path, run = tmp_path / "my.yaml", tmp_path / "a run"
+    values = {**VALUES, "data": {**VALUES["data"], "folder": str(data)}, "teacher": teacher}
+    path.write_text(json.dumps({**values, "training": {**VALUES["training"], "steps": 300, "validate_every": "25%"}}))
+    code, output, error = rota("train", path, "--run", run, *length, "--until", "4")
+    assert code == 0, error
+    code, output, error = rota(*printed(output), "--until", "6")
+    assert code == 0, error
+    assert "resuming from step 4" in output
+    code, output, error = rota(*printed(output))
+    assert code == 0, error
+    assert "trained 8 steps" in output
+    code, output, error = rota("train", path, "--run", run, "--steps", "12", "--until", "10")
+    assert code == 0, error
+    assert "goes on from 8 to 12 steps" in " ".join(output.split())
+    code, output, error = rota(*printed(output))
+    assert code == 0, error
+    assert "trained 12 steps" in output
+    assert [note["to"] for note in Run(run).about["extensions"]] == [12]
+    short = {**values, "training": {**VALUES["training"], "steps": 8, "validate_every": "25%"}}
+    api.train(parse_config(short), tmp_path / "whole")
+    api.train(parse_config(short), tmp_path / "whole", steps=12)
+    assert same_records(Run(run), Run(tmp_path / "whole"))
+
+
+def test_another_run_is_not_continued_because_steps_names_the_length(tmp_path, data, rota):
+    path, run = tmp_path / "my.yaml", tmp_path / "run"
+    path.write_text(json.dumps({**VALUES, "data": {**VALUES["data"], "folder": str(data)}}))
+    assert rota("train", path, "--run", run, "--steps", "4")[0] == 0
+    for more, message in {
+        ("--steps", "4", "--set", "seed=2"): "holds another run: seed was 1 and is 2",
+        ("--steps", "6", "--set", "teacher=proportional"): "holds another run: teacher",
+        (): "holds another run: training.steps was 4 and is 12; go on with --steps 4, extend it with a larger count, "
+        "choose another folder with --run, or delete it",
+    }.items():
+        code, _, error = rota("train", path, "--run", run, *more)
+        assert code == 2
+        assert message in " ".join(error.split())
+    assert rota("train", path, "--run", run, "--steps", "6")[0] == 0
+    code, _, error = rota("train", path, "--run", run)
+    assert code == 2
+    assert "training.steps is 12, but" in error
+    assert "was begun with 4; go on with --steps 6, extend it" in error
+    assert Run(run).steps == 6

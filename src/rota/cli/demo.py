@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -100,8 +101,8 @@ def run_demo(corpus: str, teacher: str, folder: Path, steps: int | None = None, 
         views.say(f"{error}\nUsing the generated languages instead: their scores say nothing about real ones.")
         return run_demo("synthetic", teacher, folder, steps, beside)
     views.console.print(views.data_table(store))
-    shorter = "" if steps is None else f" --steps {steps}"
-    command = f"{views.program()} demo --corpus {corpus} --folder {folder}{shorter}"
+    shorter = [] if steps is None else ["--steps", str(steps)]
+    command = f"{views.program()} " + shlex.join(["demo", "--corpus", corpus, "--folder", str(folder), *shorter])
     views.console.rule(f"2. Training with {' and with '.join(names)}")
     if not _train(suite, jobs, out, f"{command} --teacher {teacher} --beside {beside}"):
         return None
@@ -151,7 +152,7 @@ def _show_results(
         f"Look at {page} in a browser: curves, shares over time, who helps whom.\n"
         "Try next:\n"
         f"  {command} --teacher {teacher} --beside {other}   another schedule to compare with\n"
-        f"  {program} translate {run} --language {language}   translate your own sentences\n"
+        f"  {program} translate {shlex.quote(str(run))} --language {language}   translate your own sentences\n"
         f"  {program} teachers   all schedules and their parameters\n"
         "docs/tutorial.md shows how to train on your own parallel text.",
         soft_wrap=True,

@@ -132,8 +132,10 @@ def train(
 
     settings, count = _load(config, set_), None if steps is None else _count(steps)
     folder = run or Path("runs") / settings.name
-    if count is not None and not Run(folder).exists:
-        settings, count = _load(config, [*(set_ or []), f"training.steps={count}"]), None
+    if count is not None:  # in place of the config's length: the count, or that with which the run was begun
+        begun = Run(folder)
+        length, count = (begun.begun_with, count) if begun.exists else (count, None)
+        settings = _load(config, [*(set_ or []), f"training.steps={length}"])
     options = [part for override in set_ or [] for part in ("--set", override)] + (["--run", str(run)] if run else [])
     options += [] if steps is None else ["--steps", steps]
     again = f"{views.program()} " + shlex.join(["train", str(config), *options])
@@ -289,7 +291,7 @@ def _suits_two_processes(run: StudyRun) -> bool:
 def _say_why_it_stopped(loop: Loop, stopping: Stopping, run: Path) -> None:
     select = "loss" if stopping.config.on == "loss" else "goal"
     views.say(f"stopped early at step {loop.step:,} of {loop.steps:,}: {stopping.text}")
-    views.say(f"next: {views.program()} evaluate {run} --select {select}")
+    views.say(f"next: {views.program()} evaluate {shlex.quote(str(run))} --select {select}")
     views.say("to go on all the same: the same command with --set training.early_stopping=null")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -122,13 +123,13 @@ def dev_loss_words(run: StudyRun) -> str:
 def what_next(run: StudyRun, program: str = "rota") -> str:
     """The commands that follow training, and why, from the trend of the dev loss and the alarms."""
     alarms = f" and its {plural(len(run.alarms), 'alarm')}" if run.alarms else ""
-    return f"next: {how_to_score(run, program)}; to look at the run{alarms}: {program} report {run}"
+    return f"next: {how_to_score(run, program)}; to look at the run{alarms}: {program} report {shlex.quote(str(run))}"
 
 
 def how_to_score(run: StudyRun, program: str = "rota") -> str:
     """Which model to score, or to train the run longer first."""
     found = trend(run.validations, run.goal)
-    evaluate = f"{program} evaluate {run}"
+    evaluate = f"{program} evaluate {shlex.quote(str(run))}"
     if found is None or found.direction == "level":
         return evaluate
     if found.direction == "falling":

@@ -168,6 +168,12 @@ class Run:
         return int(self.setting("config.training.steps"))
 
     @property
+    def begun_with(self) -> int:
+        """The updates that the run was planned for at first, before it was extended."""
+        earlier = self.about.get("extensions")
+        return int(earlier[0]["from"]) if earlier else self.steps
+
+    @property
     def stop(self) -> Entry | None:
         """Why the run ended before its last update; None if it did not, or went on later."""
         last = next(reversed(list(self.read("stops"))), None)

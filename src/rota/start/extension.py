@@ -25,8 +25,8 @@ ENDLESS: Final = ("inverse-sqrt", "hold-then-inverse-sqrt")
 
 def extended(config: RunConfig, steps: int) -> RunConfig:
     """The same run with ``steps`` updates; shares become the numbers of updates that they were."""
-    planned, dumped = config.training.steps, config.dump()
-    fixed = {name: _fixed(part, planned) if name in _SECTIONS else part for name, part in dumped.items()}
+    before, dumped = config.training.steps, config.dump()
+    fixed = {name: _fixed(part, before) if name in _SECTIONS else part for name, part in dumped.items()}
     return parse_config(fixed | {"training": {**fixed["training"], "steps": steps}})
 
 
@@ -58,11 +58,10 @@ def lengthen(config: RunConfig, run: Run, steps: int) -> RunConfig:
 
 def _as_planned(config: RunConfig, run: Run) -> RunConfig:
     """With what the run did before some settings existed; its config must name the length that it was begun with."""
-    earlier = run.about.get("extensions")
-    planned = earlier[0]["from"] if earlier else run.steps
-    if config.training.steps != planned:
-        found = f"training.steps is {config.training.steps:,}, but {run} was begun with {planned:,}"
-        raise ConfigError(f"{found}; write that, and with --steps how far it shall go")
+    if config.training.steps != run.begun_with:
+        found = f"training.steps is {config.training.steps:,}, but {run} was begun with {run.begun_with:,}"
+        longer = f"go on with --steps {run.steps}, extend it with a larger count"
+        raise ConfigError(f"{found}; {longer}, or set training.steps to {run.begun_with}")
     return as_begun(config, run.about["config"])
 
 

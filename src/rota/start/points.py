@@ -13,7 +13,7 @@ from rota.runs import Run
 from rota.runs.standing import standing_model
 from rota.settings import ConfigError, Duration
 from rota.student.config import OF_START, SIZES, LearningRate, Shape, StudentConfig
-from rota.student.pretrained import is_pretrained, read_pretrained
+from rota.student.pretrained import is_ctranslate2, is_pretrained, read_pretrained
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,6 +33,7 @@ class Start:
     dropout: float
     attention_dropout: float
     weights: Callable[[], Weights]
+    check: Callable[[], None]  # refuses weights that cannot be read, before anything is prepared for them
 
     @property
     def subwords(self) -> Subwords:
@@ -45,12 +46,18 @@ def open_start(folder: Path) -> Start:
         return _of_run(Run(folder))
     if not is_pretrained(folder):
         what = "has neither run.json nor config.json" if folder.is_dir() else "does not exist"
+        what = "is a file, not a folder" if folder.is_file() else what
         raise ConfigError(f"student.start: {folder} {what}; give a run, its export, or an M2M100 or NLLB checkpoint")
+    if is_ctranslate2(folder):
+        what = "is a model of CTranslate2, which can translate but not be trained"
+        raise ConfigError(f"student.start: {folder} {what}; give the run, or its export with --to hf")
     found = read_pretrained(folder)
-    return Start(folder, found.shape, found.dropout, found.attention_dropout, found.weights)
+    return Start(folder, found.shape, found.dropout, found.attention_dropout, found.weights, found.check)
 
 
 def _of_run(run: Run) -> Start:
+    if not run.subwords_path.is_file():
+        raise ConfigError(f"student.start: {run} has no {run.subwords_path.name}; copy the run again, with that file")
     config = StudentConfig.model_validate(run.setting("config.student"))
     shape = config.shape(Subwords.load(run.subwords_path).vocabulary)
 
@@ -65,7 +72,14 @@ def _of_run(run: Run) -> Start:
             found = Translator.load(run.folder, steps=model.steps, combine=combine, device="cpu")
         return found.networks[0].state_dict()
 
-    return Start(run.folder, shape, config.dropout, config.dropout_of_attention, weights)
+    def check() -> None:
+        try:
+            for step in standing_model(run).steps:
+                run.checkpoint(step)
+        except ValueError as error:
+            raise ConfigError(f"student.start: {error}") from None
+
+    return Start(run.folder, shape, config.dropout, config.dropout_of_attention, weights, check)
 
 
 def with_start(student: StudentConfig, run: Path) -> StudentConfig:
@@ -80,16 +94,21 @@ def with_start(student: StudentConfig, run: Path) -> StudentConfig:
         return student.completed({name: getattr(recorded, name) for name in OF_START})
     start = open_start(student.start)
     _check_sizes(student, start)
+    start.check()
     wanted: dict[str, Any] = {"dropout": start.dropout, "attention_dropout": start.attention_dropout}
     wanted |= {"learning_rate": LearningRate(peak=PEAK), "lr_warmup": Duration("10%")}
     return student.completed({name: getattr(start.shape, name) for name in OF_START[:SIZES]} | wanted)
 
 
 def _check_sizes(student: StudentConfig, start: Start) -> None:
-    if student.model_fields_set.isdisjoint((*OF_START[:SIZES], "preset", "layers")):
-        return
+    """Of the sizes that the config writes itself, each must be that of the start."""
+    written = set(student.model_fields_set)
+    if "preset" in written:
+        written.update(OF_START[:SIZES])
+    if "layers" in written:
+        written.update(("encoder_layers", "decoder_layers"))
     wanted = student.shape(start.shape.vocabulary)
-    for name in OF_START[:SIZES]:
+    for name in [each for each in OF_START[:SIZES] if each in written]:
         ours, theirs = getattr(wanted, name), getattr(start.shape, name)
         if ours != theirs:
             found = f"student.{name} is {ours} and that of {start.folder} is {theirs}"

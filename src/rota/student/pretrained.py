@@ -6,7 +6,6 @@ or in shards; nothing that could run code is unpickled.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,10 +53,17 @@ class Pretrained:
 
     def weights(self) -> dict[str, Tensor]:
         """For a :class:`~rota.student.transformer.Transformer` of its shape."""
+        return self._weights("cpu")
+
+    def check(self) -> None:
+        """Refuses weights that are missing, cut off or of other sizes, without keeping any in memory."""
+        self._weights("meta")
+
+    def _weights(self, device: str) -> dict[str, Tensor]:
         from rota.student.transformer import from_m2m100
 
         try:
-            return from_m2m100(_read_tensors(self.folder), self.shape)
+            return from_m2m100(_read_tensors(self.folder, device), self.shape)
         except ValueError as mistake:
             raise ConfigError(f"student.start: {self.folder}: {mistake}") from None
 
@@ -65,6 +71,12 @@ class Pretrained:
 def is_pretrained(folder: Path) -> bool:
     """Whether the folder has the config of a Hugging Face model."""
     return (folder / "config.json").is_file()
+
+
+def is_ctranslate2(folder: Path) -> bool:
+    """Whether the folder has the weights of CTranslate2 and none of Hugging Face."""
+    theirs = [*folder.glob("model*.safetensors*"), *folder.glob("pytorch_model*.bin*")]
+    return (folder / "model.bin").is_file() and not theirs
 
 
 def read_pretrained(folder: Path) -> Pretrained:
@@ -98,37 +110,43 @@ def read_pretrained(folder: Path) -> Pretrained:
     return Pretrained(folder, shape, float(config["dropout"]), float(config["attention_dropout"]))
 
 
-def _read_tensors(folder: Path) -> dict[str, Tensor]:
+def _read_tensors(folder: Path, device: str) -> dict[str, Tensor]:
+    """On the device ``meta`` they have their sizes alone."""
     for name, read in (("model.safetensors", _safetensors), ("pytorch_model.bin", _unpickled)):
         if (folder / name).is_file():
-            return read(folder / name)
+            return read(folder / name, device)
         index = folder / f"{name}.index.json"
         if index.is_file():
-            shards = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+            shards = sorted(set(read_json(index, "weight_map", remedy=REMEDY)["weight_map"].values()))
             missing = [shard for shard in shards if not (folder / shard).is_file()]
             if missing:
                 raise ValueError(f"{missing[0]} is missing, which {index.name} names; {REMEDY}")
-            return {key: tensor for shard in shards for key, tensor in read(folder / shard).items()}
+            return {key: tensor for shard in shards for key, tensor in read(folder / shard, device).items()}
     raise ValueError(f"there are no weights (model.safetensors or pytorch_model.bin); {REMEDY}")
 
 
-def _safetensors(path: Path) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
+def _safetensors(path: Path, device: str) -> dict[str, Tensor]:
+    import torch
+    from safetensors import SafetensorError, safe_open
     from safetensors.torch import load_file
 
     try:
-        return load_file(path)
+        if device != "meta":
+            return load_file(path, device)
+        with safe_open(path, "pt") as file:
+            sizes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
+        return {name: torch.empty(size, device=device) for name, size in sizes.items()}
     except SafetensorError as error:
         raise ValueError(f"{path.name} is damaged ({error}); {REMEDY}") from None
 
 
-def _unpickled(path: Path) -> dict[str, Tensor]:
+def _unpickled(path: Path, device: str) -> dict[str, Tensor]:
     import pickle
 
     import torch
 
     try:
-        found: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
+        found: dict[str, Tensor] = torch.load(path, map_location=device, weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
         first = str(error).splitlines()[0]
         raise ValueError(f"{path.name} cannot be read as weights alone ({first}); {REMEDY}, as safetensors") from None

@@ -251,13 +251,19 @@ def to_m2m100(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def from_m2m100(tensors: Mapping[str, Tensor], shape: Shape) -> dict[str, Tensor]:
-    """The inverse of :func:`to_m2m100`: float32 tensors for a :class:`Transformer` of that shape, all of them used."""
+    """The inverse of :func:`to_m2m100`: float32 tensors for a :class:`Transformer` of that shape, all of them used.
+
+    Tensors on the device ``meta``, which have sizes alone, are checked as far as that goes.
+    """
     left = {name: tensor for name, tensor in tensors.items() if not name.endswith(_NOT_LEARNED)}
+    for name, tensor in left.items():
+        _check_size(name, tensor, shape)
+    layers = f"config.json says encoder_layers {shape.encoder_layers} and decoder_layers {shape.decoder_layers}"
     embedding = _shared_embedding(left)
 
     def read(name: str) -> Tensor:
         if name not in left:
-            raise ValueError(f"the checkpoint has no tensor {name!r}; is it complete, and of {shape}?")
+            raise ValueError(f"the checkpoint has no tensor {name!r}, and {layers}; {TOGETHER}")
         return left.pop(name).float()
 
     state = {"embedding.weight": embedding}
@@ -275,13 +281,38 @@ def from_m2m100(tensors: Mapping[str, Tensor], shape: Shape) -> dict[str, Tensor
     output = left.pop("lm_head.weight", embedding)
     if not shape.tie_embeddings:
         state["output.weight"] = output.float()
-    elif not torch.equal(output.float(), embedding):
+    elif not _equal(output.float(), embedding):
         raise ValueError(
             "lm_head.weight differs from the embeddings although tie_word_embeddings is true in config.json"
         )
     if left:
-        raise ValueError(f"Rota's network has no place for the tensor {min(left)!r} of the checkpoint")
+        found = f"Rota's network has no place for the tensor {min(left)!r} of the checkpoint"
+        raise ValueError(f"{found}; {layers}: {TOGETHER}" if ".layers." in min(left) else found)
     return state
+
+
+TOGETHER: Final = "take config.json and weights from the same model"
+
+
+def _check_size(name: str, tensor: Tensor, shape: Shape) -> None:
+    """The sizes that ``config.json`` says, of those tensors that the network has."""
+    module, _, kind = name.rpartition(".")
+    place = module.rpartition(".")[2]
+    width, inner = ("d_model", shape.width), ("ffn_dim", shape.feedforward)
+    rows, columns = {"fc1": (inner, width), "fc2": (width, inner)}.get(place, (width, width))
+    if place in ("shared", "embed_tokens", "lm_head"):
+        rows = ("vocab_size", shape.vocabulary)
+    elif not place.endswith(("layer_norm", "_proj", "fc1", "fc2")):
+        return
+    expected = [rows] if kind == "bias" or place.endswith("layer_norm") else [rows, columns]
+    if list(tensor.shape) != [size for _, size in expected]:
+        found = " x ".join(map(str, tensor.shape))
+        wanted = " x ".join(f"{setting} {size}" for setting, size in expected)
+        raise ValueError(f"the tensor {name!r} is {found}, and config.json says {wanted}; {TOGETHER}")
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    return one.shape == other.shape and (one.is_meta or torch.equal(one, other))
 
 
 _NOT_LEARNED = ("embed_positions.weights", "embed_positions.weight", "final_logits_bias")
@@ -296,6 +327,6 @@ def _shared_embedding(tensors: dict[str, Tensor]) -> Tensor:
         found = [tensors["lm_head.weight"]]
     if not found:
         raise ValueError(f"the checkpoint has no embeddings (no tensor {names[0]!r})")
-    if not all(torch.equal(found[0], other) for other in found[1:]):
+    if not all(_equal(found[0], other) for other in found[1:]):
         raise ValueError("encoder and decoder of the checkpoint have embeddings of their own; in Rota they share one")
     return found[0].float()

@@ -412,18 +412,26 @@ def low_resource(config: CorpusConfig, sizes: Mapping[Arm, int]) -> tuple[Arm, .
     What the config lists; else what the named corpus is known for (the paper's az, be, gl, sk); else those with less
     than a fifth of the training pairs of the largest language, in synthetic corpora the largest of their family.
     """
-    if config.low_resource is not None:
-        for language in config.low_resource:
-            check_known(language, sizes, "low-resource language")
-        return tuple(arm for arm in sizes if arm in config.low_resource)
+    named = low_resource_by_name(config, tuple(sizes))
+    if named is not None:
+        return named
     if config.corpus == "synthetic":
         return _low_in_family(config.synthetic, sizes)
-    if config.corpus in ("ted8", "catalogues") and set(sizes) <= set(ted.LANGUAGES):
-        return tuple(arm for arm in sizes if arm in ted.LOW_RESOURCE)
-    if config.corpus == "debian" and set(sizes) <= set(debian.LANGUAGES):
-        return tuple(arm for arm in sizes if arm in debian.LOW_RESOURCE)
     limit = LOW_RESOURCE_SHARE * max(sizes.values(), default=0)
     return tuple(arm for arm, size in sizes.items() if size < limit)
+
+
+def low_resource_by_name(config: CorpusConfig, languages: tuple[Arm, ...]) -> tuple[Arm, ...] | None:
+    """The same where the amount of text does not matter; None where it does."""
+    if config.low_resource is not None:
+        for language in config.low_resource:
+            check_known(language, languages, "low-resource language")
+        return tuple(arm for arm in languages if arm in config.low_resource)
+    if config.corpus in ("ted8", "catalogues") and set(languages) <= set(ted.LANGUAGES):
+        return tuple(arm for arm in languages if arm in ted.LOW_RESOURCE)
+    if config.corpus == "debian" and set(languages) <= set(debian.LANGUAGES):
+        return tuple(arm for arm in languages if arm in debian.LOW_RESOURCE)
+    return () if len(languages) == 1 and config.corpus != "synthetic" else None
 
 
 def _low_in_family(config: SyntheticConfig, sizes: Mapping[Arm, int]) -> tuple[Arm, ...]:

@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from itertools import compress
 from pathlib import Path
 from types import FrameType
@@ -53,7 +54,7 @@ from rota.data.preparation.units import (
     skip_mark,
 )
 from rota.data.preparation.workers import WorkerPool, cores
-from rota.data.ready_made.adopting import adopt
+from rota.data.ready_made.adopting import adopt, check_codes
 from rota.data.ready_made.reading import PIECES_FILE, files_of, read_ready_made
 from rota.data.store import SUBWORDS, Counts, InputFile, Side, Store, StoreWriter
 from rota.data.subwords import Subwords, SubwordsConfig, sample_lines
@@ -166,6 +167,10 @@ class Preparation:
         """The complete data folder, inside the partial one."""
         model = self._recipe.subwords.model
         inputs = self._partial.open([*_files(self._corpus), *(() if model is None else files_of(model))])
+        if model is not None:  # a wrong code is found before anything is read
+            check_codes(
+                self._recipe.subwords, self._tagged_languages, {route.target for route in self._routes.values()}
+            )
         with ExitStack() as stack:
             executor = self._executor(stack)
             with self._naming_all_mistakes():
@@ -244,24 +249,24 @@ class Preparation:
         path = self._partial.folder / SUBWORDS
         if not path.exists():
             part = path.with_suffix(".part")
-            languages = list(dict.fromkeys(route.source for route in self._routes.values()))
-            targets = list(dict.fromkeys((*languages, *(route.target for route in self._routes.values()))))
-            tagged = self._recipe.corpus.tags_targets
-            if self._recipe.subwords.model is None:
-                subwords = Subwords.train(self._sample(), targets if tagged else languages, self._recipe.subwords)
+            config, tagged = self._recipe.subwords, self._recipe.corpus.tags_targets
+            if config.model is None:
+                subwords = Subwords.train(self._sample(), self._tagged_languages, config)
             else:
-                subwords = self._adopt(targets if tagged else languages, targets)
+                texts, folder = self._texts, self._partial.folder
+                subwords = adopt(config, self._tagged_languages, texts, folder, tags_targets=tagged)
             subwords.save(part)
             part.replace(path)
         return Subwords.load(path)
 
-    def _adopt(self, languages: Sequence[str], all_languages: Sequence[str]) -> Subwords:
-        """Those of a tokenizer that was made elsewhere, which may want the tag of the only target too."""
-        config, tagged = self._recipe.subwords, self._recipe.corpus.tags_targets
-        assert config.model is not None
-        if read_ready_made(config.model).tags_targets:
-            languages = all_languages
-        return adopt(config, languages, self._texts, self._partial.folder, tags_targets=tagged)
+    @cached_property
+    def _tagged_languages(self) -> list[str]:
+        """The sources, and targets if there are several, or if a tokenizer that was made elsewhere wants them."""
+        model, routes = self._recipe.subwords.model, self._routes.values()
+        languages = [route.source for route in routes]
+        if self._recipe.corpus.tags_targets or (model is not None and read_ready_made(model).tags_targets):
+            languages += [route.target for route in routes]
+        return list(dict.fromkeys(languages))
 
     def _texts(self, languages: Sequence[str] | None) -> Iterator[str]:
         """All training text in these languages; of two directions between the same ones, both."""

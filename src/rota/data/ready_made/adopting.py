@@ -5,14 +5,14 @@ from __future__ import annotations
 import difflib
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 from tokenizers import Tokenizer  # type: ignore[import-untyped]
 
-from rota.data.ready_made.editing import new_subwords, numbered, tokens_of, used_tokens, with_subwords
+from rota.data.ready_made.editing import is_made_up, new_subwords, numbered, tokens_of, used_tokens, with_subwords
 from rota.data.ready_made.reading import MASK, PIECES_FILE, ReadyMade, added_token, read_ready_made
 from rota.data.subwords import SPECIALS, Subwords, SubwordsConfig, tag_name
 from rota.settings import ConfigError
@@ -58,6 +58,11 @@ def adopt(
     tokens, content = tokens_of(found.content), found.content
     new = [language for language, code in tags.items() if code in new_tags]
     added = new_subwords(content, texts(new or None), config.add) if config.add else []
+    if len(added) < config.add:
+        rare = "every word that occurs twice has become one of them, and rare ones are hardly trained; ask for fewer"
+        logger.warning(
+            "data.subwords.add is %d, and the text gives only %d new subwords: %s", config.add, len(added), rare
+        )
     kept = _kept(found, texts(None)) if config.cut else None
     if kept is not None or added or new_tags:
         if added:
@@ -87,13 +92,9 @@ def _arranged(found: ReadyMade, kept: set[str] | None, added: Sequence[str], new
         return [*tokens, *added, *new_tags]
     masks = [token for token in tokens if token == MASK]
     outside = {*found.codes, MASK}
-    subwords = [token for token in tokens if token not in outside and not _made_up(token)]
+    subwords = [token for token in tokens if token not in outside and not is_made_up(token)]
     subwords = [token for token in subwords if kept is None or token in kept]
     return [*subwords, *added, *found.codes, *new_tags, *masks]
-
-
-def _made_up(token: str) -> bool:
-    return token.startswith("madeupword") and token.removeprefix("madeupword").isdigit()
 
 
 def _tags(found: ReadyMade, languages: Sequence[str], codes: Mapping[str, str], model: Path) -> dict[str, str]:
@@ -105,6 +106,27 @@ def _tags(found: ReadyMade, languages: Sequence[str], codes: Mapping[str, str], 
     return {language: _code(found, language, codes.get(language), model) for language in languages}
 
 
+def check_codes(config: SubwordsConfig, languages: Sequence[str], targets: Collection[str]) -> None:
+    """Refuses codes that the tokenizer does not have, and one code for two of the ``targets``.
+
+    Two sources may share one, which is only said: the model then cannot tell them apart.
+    """
+    assert config.model is not None
+    tags = _tags(read_ready_made(config.model), languages, config.codes, config.model)
+    sharing: dict[str, list[str]] = {}
+    for language, code in tags.items():
+        sharing.setdefault(code, []).append(language)
+    for code, those in sharing.items():
+        into = [language for language in those if language in targets]
+        if len(into) > 1:
+            both = f"{into[0]!r} and {into[1]!r} have the same code {code!r}"
+            remedy = f"give each its own in data.subwords.codes, or write {into[1]}: {NEW}"
+            raise ConfigError(f"{both}, by which the model would be asked for either; {remedy}")
+        if len(those) > 1:
+            names = " and ".join(map(repr, those))
+            logger.warning("%s have the same code %r, so that the model cannot tell them apart", names, code)
+
+
 def _code(found: ReadyMade, language: str, written: str | None, model: Path) -> str:
     new = tag_name(language)
     code = written or found.tags.get(language) or (language if language in found.codes else None)
@@ -114,6 +136,10 @@ def _code(found: ReadyMade, language: str, written: str | None, model: Path) -> 
         return code
     if code is not None and tag_name(code) in found.codes:
         return tag_name(code)
+    if found.kind in ("learned", "own"):
+        known = f"it has {', '.join(each[2:-2] for each in found.codes)}" if found.codes else "it has none"
+        remedy = f"leave {language!r} out of data.subwords.codes: it gets a tag of its own unless it has one"
+        raise ConfigError(f"{model} has no code {written!r}, {known}; {remedy}")
     what = f"{model} has no code {written!r}" if written else f"{model} has no code for the language {language!r}"
     wanted = written or language
     near = difflib.get_close_matches(wanted, found.codes, n=9, cutoff=0.3)

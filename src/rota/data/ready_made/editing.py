@@ -41,6 +41,11 @@ def made_up(number: int) -> str:
     return f"madeupword{number:04d}"
 
 
+def is_made_up(token: str) -> bool:
+    """Whether a token is such a name."""
+    return token.startswith("madeupword") and token.removeprefix("madeupword").isdigit()
+
+
 def numbered(content: Content, tokens: Sequence[str]) -> Content:
     """The same tokenizer with these tokens alone, whose ids are 0, 1, ...; merges that need others go.
 

@@ -28,6 +28,10 @@ Fields = list[tuple[int, int, Any]]
 """Number, wire type and value of each field of a message, in order."""
 
 
+class UnsuitableError(ValueError):
+    """The model of a file is whole, and of a kind that Rota does not read."""
+
+
 @dataclass(frozen=True)
 class Piece:
     text: str
@@ -51,6 +55,8 @@ class SentencePieceModel:
     def load(cls, path: Path) -> SentencePieceModel:
         try:
             return cls.parse(path.read_bytes())
+        except UnsuitableError as error:
+            raise ConfigError(f"{path} is a SentencePiece model, but {error}") from None
         except (ValueError, IndexError, struct.error, TypeError) as error:
             raise ConfigError(f"{path} is not a SentencePiece model ({error}); give the .model file") from None
 
@@ -63,9 +69,12 @@ class SentencePieceModel:
         if not pieces:
             raise ValueError("it has no pieces")
         if model_type not in (UNIGRAM, BPE):
-            raise ValueError(f"its model type is {_KINDS.get(model_type, model_type)}; Rota reads unigram and BPE")
+            kind = _KINDS.get(model_type, model_type)
+            raise UnsuitableError(f"its model type is {kind}; Rota reads unigram and BPE: train one of these")
         if trainer.get(_SPACE_AS_SUFFIX, 0) or not normalizer.get(_ESCAPE, 1):
-            raise ValueError("it marks the ends of words, or does not mark spaces; Rota reads marks before words")
+            raise UnsuitableError(
+                "it marks the ends of words, or does not mark spaces; train one that marks where words begin"
+            )
         others = b"".join(_written(*field) for field in fields if field[0] != _PIECES)
         return cls(
             pieces,
