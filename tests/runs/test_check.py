@@ -216,6 +216,42 @@ def test_the_next_training_removes_what_a_killed_process_left(folder):
     assert check_folder(folder / "run").problems == []
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        ("files", [], "its files is not an object of checksums"),
+        ("files", {}, "its files lack state.json"),
+        ("step", "9", "its step is not a whole number"),
+        ("complete", None, "its complete is not true or false"),
+    ],
+)
+def test_a_manifest_without_a_check_value_is_held_to_its_form(folder, key, value, why):
+    path = folder / "run" / "checkpoints" / "9" / "checkpoint.json"
+    path.write_text(json.dumps(read_json(path, remedy="") | {key: value}))
+    assert [str(problem) for problem in check_run(Run(folder / "run")).problems] == [f"{path}: {why}"]
+    assert Run(folder / "run").checkpoints().find().step == 6
+
+
+def test_a_checkpoint_that_was_scored_and_is_another_one_now_is_a_problem_of_that_checkpoint(folder):
+    api.evaluate(folder / "run", select="none", combine="last")
+    checkpoints = folder / "run" / "checkpoints"
+    shutil.rmtree(checkpoints / "9")
+    shutil.copytree(checkpoints / "6", checkpoints / "9")
+    assert [str(problem) for problem in check_run(Run(folder / "run")).problems] == [
+        f"{checkpoints / '9' / 'checkpoint.json'}: it is of step 6"
+    ]
+
+
+def test_a_complete_checkpoint_that_lost_its_moments_is_named(folder):
+    checkpoint = Run(folder / "run").checkpoint()
+    manifest = read_json(checkpoint.folder / "checkpoint.json", remedy="")
+    del manifest["files"]["student.optimiser.safetensors"]
+    (checkpoint.folder / "student.optimiser.safetensors").unlink()
+    write_json(checkpoint.folder / "checkpoint.json", manifest)
+    with pytest.raises(ValueError, match=r"9 is damaged \(it has no student.optimiser.safetensors\); copy it again"):
+        checkpoint.load()
+
+
 def exchange(run, step, other):
     """The weights of another step, in a checkpoint that is whole in itself."""
     ours, theirs = (run.checkpoints_folder / str(each) for each in (step, other))
@@ -292,8 +328,9 @@ def test_hashes_of_the_records_are_those_of_the_files(folder):
 def test_several_processes_may_add_to_a_record(folder):
     run = Run(folder / "run")
     held = Record(run.record_path("evals"))
-    run.append("evals", [{"step": 1, "metric": "a"}])
-    run.append("evals", [{"step": 1, "metric": "b"}])
+    entry = list(run.read("evals"))[-1]
+    run.append("evals", [entry | {"metric": "a"}])
+    run.append("evals", [entry | {"metric": "b"}])
     assert [entry["metric"] for entry in run.read("evals")][-2:] == ["a", "b"]
     held.close()
     assert not list(run.folder.glob(".evals.lock"))

@@ -12,13 +12,14 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from rota.files import fingerprint, folder_atomically, read_json, sha256_of, write_json
+from rota.files import damaged, fingerprint, folder_atomically, read_json, sha256_of, write_json
+from rota.runs.entries import by_name, is_text, is_whole
 from rota.runs.records import REMEDY
 from rota.types import Checkpointable, State
 
@@ -172,7 +173,7 @@ class Checkpoints:
             shutil.rmtree(left, ignore_errors=True)
         for checkpoint in self.list():
             for path in checkpoint.left_over():
-                if path.name == MOMENTS or path.name.endswith(".partial"):
+                if (path.name == MOMENTS and not checkpoint.complete) or path.name.endswith(".partial"):
                     path.unlink()
         kept = [checkpoint for checkpoint in self.list() if checkpoint.complete][-self.keep :]
         if all(checkpoint.damaged_file() is None for checkpoint in kept):
@@ -181,6 +182,9 @@ class Checkpoints:
     def weights_of(self, steps: Sequence[int], *, moving_average: bool = False) -> str:
         """A short name of the weights that several checkpoints have; other weights under the same steps differ."""
         found = self._by_step()
+        missing = [step for step in steps if step not in found]
+        if missing:
+            raise self._lacks(missing[0], found)
         chosen = [found[step].weights(moving_average=moving_average) for step in steps]
         return fingerprint([list(steps), chosen])
 
@@ -188,11 +192,15 @@ class Checkpoints:
         """The intact checkpoint of a step, or the last one that is intact; complete or not."""
         run, found = self.folder.parent, self._by_step()
         if step is not None and step not in found:
-            raise ValueError(f"{run} has no checkpoint of step {step}; it has {', '.join(map(str, found))}")
+            raise self._lacks(step, found)
         for checkpoint in [found[step]] if step is not None else reversed(found.values()):
             if checkpoint.is_intact():
                 return checkpoint
         raise ValueError(f"{run} has no intact checkpoint{'' if step is None else f' of step {step}'}; train it again")
+
+    def _lacks(self, step: int, found: Iterable[int]) -> ValueError:
+        run = self.folder.parent
+        return ValueError(f"{run} has no checkpoint of step {step}; it has {', '.join(map(str, found))}")
 
     def window(self, size: int, step: int | None = None) -> tuple[int, ...]:
         """Steps of the ``size`` intact checkpoints that end with ``step``, by default the last; fewer if need be."""
@@ -224,15 +232,43 @@ class Checkpoints:
             logger.warning("a window has %d checkpoints, %s has %d here: using %d", size, run, found, found)
 
 
+def read_manifest(folder: Path) -> Manifest:
+    """What ``checkpoint.json`` says, if every part of it is of its kind."""
+    path = folder / MANIFEST
+    manifest = read_json(path, *Manifest.__required_keys__, remedy=REMEDY)
+    for key, (kind, article) in _KINDS.items():
+        if not kind(manifest[key]):
+            raise damaged(path, f"its {key} is not {article}", REMEDY)
+    if manifest["format"] == FORMAT and TREE not in manifest["files"]:
+        raise damaged(path, f"its files lack {TREE}", REMEDY)
+    return cast(Manifest, manifest)
+
+
+class Manifest(TypedDict):
+    """``checkpoint.json``."""
+
+    format: int
+    step: int
+    complete: bool
+    files: dict[str, str]
+
+
+_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "format": (is_whole, "a whole number"),
+    "step": (is_whole, "a whole number"),
+    "complete": (lambda value: isinstance(value, bool), "true or false"),
+    "files": (by_name(is_text), "an object of checksums"),
+}
+
+
 def _files(folder: Path) -> dict[str, str]:
     """Checksums by file name, as written when the checkpoint was saved."""
-    files: dict[str, str] = read_json(folder / MANIFEST, "files", remedy=REMEDY)["files"]
-    return files
+    return read_manifest(folder)["files"]
 
 
 def _inspect(folder: Path) -> Checkpoint | None:
     try:
-        manifest = read_json(folder / MANIFEST, "format", "step", "complete", remedy=REMEDY)
+        manifest = read_manifest(folder)
     except (OSError, ValueError):
         logger.warning("checkpoint %s is damaged (%s); it is passed over", folder, MANIFEST)
         return None
