@@ -162,6 +162,45 @@ def test_a_run_does_not_resume_from_records_that_end_before_its_checkpoint(folde
         api.train(config, folder / "run")
 
 
+LATER = ["observations", "rewards", "validations", "timings"]
+
+
+@pytest.mark.parametrize("name", LATER)
+@pytest.mark.parametrize("left", ["all but one", "none"])
+def test_a_record_that_ends_before_the_checkpoint_is_named_and_the_run_does_not_resume(folder, name, left):
+    path = folder / "run" / f"{name}.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    if left == "none":
+        path.unlink()
+    else:
+        path.write_bytes(b"".join(lines[:-1]))
+    (problem,) = check_run(Run(folder / "run")).problems
+    kept = len(lines) - 1 if left == "all but one" else 0
+    if name == "timings":
+        assert str(problem) == f"{path}: it ends with step {3 * kept}, and there is a validation of step 9"
+    else:
+        had = f"it has {kept} lines up to step 9, and had {len(lines)} when the checkpoint of that step was saved"
+        assert str(problem) == f"{path}: {had}"
+    config = parse_config({**CONFIG, "data": {**CONFIG["data"], "folder": str(folder / "data")}})
+    with pytest.raises(ValueError, match=rf"{name}.jsonl is damaged \(it .*; copy it again, or delete the run"):
+        api.train(config, folder / "run")
+
+
+def test_a_checkpoint_that_does_not_count_lines_is_one_of_an_earlier_version(folder):
+    path = folder / "run" / "validations.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    for manifest in folder.glob("run/checkpoints/*/checkpoint.json"):
+        content = read_json(manifest, remedy="")
+        assert list(content["records"]) == [
+            *("steps", "observations", "rewards", "validations", "spot_checks", "alarms", "stops")
+        ]
+        del content["records"]
+        write_json(manifest, content, checked=True)
+    assert check_run(Run(folder / "run")).problems == []
+    config = parse_config({**CONFIG, "data": {**CONFIG["data"], "folder": str(folder / "data")}})
+    api.train(config, folder / "run")
+
+
 def test_files_of_earlier_versions_are_read_and_counted(folder):
     run = folder / "run"
     for path in (run / "selection.json", run / "run.json"):

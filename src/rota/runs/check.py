@@ -17,7 +17,7 @@ from typing import Any, get_args
 from rota.files import CHECK, read_json, short_hash
 from rota.runs.checkpoints import MANIFEST, Checkpoint, read_manifest
 from rota.runs.entries import Known
-from rota.runs.records import REMEDY, Entry, damage_in, has_checks, read_record
+from rota.runs.records import REMEDY, Entry, cut_off, damage_in, has_checks, read_record, untimed
 from rota.runs.run import RecordName, Run
 from rota.runs.standing import model_of
 
@@ -125,6 +125,8 @@ def _check_records(run: Run, found: Findings) -> None:
         if not messages and path.stat().st_size and not has_checks(path):
             found.unchecked.append(str(path))
     _check_order(run, found)
+    if not run.is_published:
+        _check_lengths(run, found)
 
 
 def _known(run: Run) -> Known | None:
@@ -147,6 +149,28 @@ def _check_order(run: Run, found: Findings) -> None:
             return
     if len(steps) < saved:
         found.add(place, f"it ends with step {len(steps):,}, and there is a checkpoint of step {saved:,}")
+
+
+def _check_lengths(run: Run, found: Findings) -> None:
+    """No record ends before the newest checkpoint, as far as that says how long they were."""
+    newest = next(reversed(run.checkpoints().list()), None)
+    saved = None if newest is None else newest.records()
+    if newest is None or saved is None:
+        return
+    last = dict.fromkeys(("validations", "timings"), 0)
+    for name in get_args(RecordName):
+        path = run.find_record(name)
+        steps = [] if path is None else [entry.get("step", 0) for entry in _readable(path)]
+        upto = [step for step in steps if step <= newest.step]
+        place = path or run.record_path(name)
+        damaged_too = any(problem.file == str(place) for problem in found.problems)
+        why = None if damaged_too else cut_off(len(upto), saved.get(name, 0), newest.step)
+        if why is not None:
+            found.add(place, why)
+        if name in last:
+            last[name] = max(upto, default=0)
+    if last["timings"] < last["validations"]:
+        found.add(run.record_path("timings"), untimed(last["timings"], last["validations"]))
 
 
 def _readable(path: Path) -> Iterator[Entry]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 from rota.files import damaged, fingerprint, folder_atomically, read_json, sha256_of, write_json
 from rota.runs.entries import by_name, is_text, is_whole
@@ -97,6 +97,10 @@ class Checkpoint:
         """The checksum of its weights, as its manifest has it; empty if it has none of that kind."""
         return _files(self.folder).get(AVERAGE if moving_average else WEIGHTS, "")
 
+    def records(self) -> dict[str, int] | None:
+        """The lines that each record of the run had when it was saved; None if an earlier version saved it."""
+        return read_manifest(self.folder).get("records")
+
     def is_intact(self) -> bool:
         """Whether all checksums hold; if not, that is reported, since another checkpoint takes its place."""
         damage = self.damaged_file()
@@ -114,8 +118,18 @@ class Checkpoints:
         self.folder = folder
         self.keep = keep
 
-    def save(self, step: int, parts: Mapping[str, Checkpointable], *, drop: Iterable[int] = ()) -> Path:
-        """Write all parts, then make the folder appear at once under its final name; ``drop`` others after that."""
+    def save(
+        self,
+        step: int,
+        parts: Mapping[str, Checkpointable],
+        *,
+        drop: Iterable[int] = (),
+        records: Mapping[str, int] | None = None,
+    ) -> Path:
+        """Write all parts, then make the folder appear at once under its final name; ``drop`` others after that.
+
+        ``records`` are the lines that the records of the run have now, by name: none of them may have fewer later.
+        """
         from rota.runs.tensors import write_arrays
 
         final = self.folder / str(step)  # where a damaged one may lie, or the same again after a resume
@@ -123,7 +137,7 @@ class Checkpoints:
             tree = {name: write_arrays(part.state_dict(), name, partial) for name, part in parts.items()}
             (partial / TREE).write_text(json.dumps(tree), encoding="utf-8")
             files = {path.name: sha256_of(path) for path in sorted(partial.iterdir())}
-            write_manifest(partial, step, files, complete=True)
+            write_manifest(partial, step, files, complete=True, records=records)
         self.drop(drop)
         self._thin()
         return final
@@ -158,7 +172,7 @@ class Checkpoints:
         found = self.list()
         for checkpoint in [each for each in found if each.complete][: -self.keep]:
             files = {name: checksum for name, checksum in _files(checkpoint.folder).items() if name != MOMENTS}
-            write_manifest(checkpoint.folder, checkpoint.step, files, complete=False)
+            write_manifest(checkpoint.folder, checkpoint.step, files, complete=False, records=checkpoint.records())
             (checkpoint.folder / MOMENTS).unlink(missing_ok=True)
 
     def tidy(self) -> None:
@@ -235,9 +249,9 @@ class Checkpoints:
 def read_manifest(folder: Path) -> Manifest:
     """What ``checkpoint.json`` says, if every part of it is of its kind."""
     path = folder / MANIFEST
-    manifest = read_json(path, *Manifest.__required_keys__, remedy=REMEDY)
+    manifest = read_json(path, "format", "step", "complete", "files", remedy=REMEDY)
     for key, (kind, article) in _KINDS.items():
-        if not kind(manifest[key]):
+        if key in manifest and not kind(manifest[key]):
             raise damaged(path, f"its {key} is not {article}", REMEDY)
     if manifest["format"] == FORMAT and TREE not in manifest["files"]:
         raise damaged(path, f"its files lack {TREE}", REMEDY)
@@ -251,6 +265,7 @@ class Manifest(TypedDict):
     step: int
     complete: bool
     files: dict[str, str]
+    records: NotRequired[dict[str, int]]  # lines; earlier versions did not count them
 
 
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
@@ -258,6 +273,7 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "step": (is_whole, "a whole number"),
     "complete": (lambda value: isinstance(value, bool), "true or false"),
     "files": (by_name(is_text), "an object of checksums"),
+    "records": (by_name(is_whole), "an object of counts"),
 }
 
 
@@ -280,6 +296,10 @@ def _inspect(folder: Path) -> Checkpoint | None:
     return Checkpoint(manifest["step"], folder, manifest["complete"])
 
 
-def write_manifest(folder: Path, step: int, files: Mapping[str, str], *, complete: bool) -> None:
-    manifest = {"format": FORMAT, "step": step, "complete": complete, "files": files}
+def write_manifest(
+    folder: Path, step: int, files: Mapping[str, str], *, complete: bool, records: Mapping[str, int] | None
+) -> None:
+    manifest: dict[str, Any] = {"format": FORMAT, "step": step, "complete": complete, "files": files}
+    if records is not None:
+        manifest["records"] = records
     write_json(folder / MANIFEST, manifest, checked=True)

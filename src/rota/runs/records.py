@@ -33,6 +33,7 @@ class Record:
         self.path = path
         self._file: IO[bytes] | None = None
         self._check = 0  # the check value of the last line
+        self.lines = 0  # in the file, as soon as it was cut back or written to
 
     def write(self, entry: Mapping[str, Any]) -> None:
         if self._file is None:
@@ -42,6 +43,7 @@ class Record:
         body = json.dumps(entry, ensure_ascii=False, allow_nan=False).encode()
         self._check = zlib.crc32(body, self._check)
         self._file.write(b'%s, "check": "%08x"}\n' % (body[:-1], self._check))
+        self.lines += 1
 
     def flush(self) -> None:
         """Everything written is on the disk afterwards; called before a checkpoint relies on it."""
@@ -55,7 +57,7 @@ class Record:
         Returns the step of the last entry that is left; None if nothing is left, or no step was given.
         """
         self.close()
-        self._check = 0
+        self._check = self.lines = 0
         if not self.path.exists():
             return None
         keep, last, lines = 0, None, Lines(self.path)
@@ -69,6 +71,7 @@ class Record:
                         break
                     last = of_line
                 keep += len(line)
+                self.lines += 1
                 self._check = _stated(line) or 0
         if keep < self.path.stat().st_size:
             os.truncate(self.path, keep)
@@ -134,6 +137,18 @@ def _stated(line: bytes) -> int | None:
 def name_of(path: Path) -> str:
     """The name of a record by its file: ``steps`` of ``steps.jsonl.gz``."""
     return path.name.partition(".")[0]
+
+
+def cut_off(found: int, saved: int, step: int) -> str | None:
+    """What is wrong with a record of so many lines up to a checkpoint, which had ``saved`` of them; None if nothing."""
+    if found >= saved:
+        return None
+    return f"it has {found:,} lines up to step {step:,}, and had {saved:,} when the checkpoint of that step was saved"
+
+
+def untimed(last: int | None, validated: int | None) -> str:
+    """The times are written after each validation, and nothing says how many entries they have."""
+    return f"it ends with step {last or 0:,}, and there is a validation of step {validated:,}"
 
 
 class Lines:
