@@ -14,6 +14,7 @@ import logging
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
@@ -282,16 +283,22 @@ def _files(folder: Path) -> dict[str, str]:
     return read_manifest(folder)["files"]
 
 
+@cache
+def _warn_once(text: str) -> None:
+    """A command lists the checkpoints of a run many times."""
+    logger.warning("%s", text)
+
+
 def _inspect(folder: Path) -> Checkpoint | None:
     try:
         manifest = read_manifest(folder)
     except (OSError, ValueError):
-        logger.warning("checkpoint %s is damaged (%s); it is passed over", folder, MANIFEST)
+        _warn_once(f"checkpoint {folder} is damaged ({MANIFEST}); it is passed over")
         return None
     if manifest["format"] != FORMAT:
         raise ValueError(f"{folder} has checkpoint format {manifest['format']}; this version reads {FORMAT}")
     if str(manifest["step"]) != folder.name:
-        logger.warning("checkpoint %s says that it is of step %s; it is passed over", folder, manifest["step"])
+        _warn_once(f"checkpoint {folder} says that it is of step {manifest['step']}; it is passed over")
         return None
     return Checkpoint(manifest["step"], folder, manifest["complete"])
 
