@@ -193,7 +193,7 @@ def arm_table(totals: Sequence[ArmTotals]) -> Table:
     from rota.report.ending import in_epochs
 
     grouped = any(each.depth for each in totals)
-    table = _named_rows("language" if grouped else "arm", "tokens", "share", "epochs", "dev loss", "lowest")
+    table = _named_rows("language", "tokens", "share", "epochs", "dev loss", "lowest")
     missing = "" if grouped else "-"  # a language stands for the dev loss of its arms, or they for it
     for each in totals[:MANY]:
         losses = [missing if loss is None else f"{loss:.3f}" for loss in (each.dev_loss, each.lowest)]
