@@ -116,7 +116,10 @@ class BadInput:
         self.projects.restore(self.done)
         paths = sorted(path for path in project.rglob("*") if path.suffix in RECORDS and path.parent != project)
         path = self.rng.choice(paths)
-        path.write_bytes(mutations.record(path.read_text("utf-8"), self.rng))
+        original = path.read_text("utf-8")
+        if self.rng.random() < 0.5:  # else most changes are refused before anything is made of them
+            original = mutations.without_checks(original)
+        path.write_bytes(mutations.record(original, self.rng))
         command = self.rng.choice([each for each in READERS if path.relative_to(project).parts[0] in " ".join(each)])
         self._try("record", command, path.relative_to(project).as_posix().encode(), works=True, stop=False)
 

@@ -164,6 +164,15 @@ def test_a_damaged_gzip_file_is_named(rota, project):
     assert_one_line(rota("prepare", "run.yaml"), "train.az.tsv.gz is damaged")
 
 
+@pytest.mark.parametrize("where", ["CONFIG", "--run"])
+def test_a_text_in_the_place_of_a_path_is_cut(rota, project, where):
+    text = "training:\n" + "  steps: 100\n" * 400
+    command = ["train", text] if where == "CONFIG" else ["train", project / "run.yaml", "--run", text]
+    code, output, error = rota(*command)
+    assert_one_line((code, output, error), "is too long to be the name of a file; give a path")
+    assert len(error) < 200
+
+
 def test_a_config_that_is_not_there(rota, project):
     assert_one_line(rota("train", "nothing.yaml"), "no config 'nothing.yaml'")
     assert_one_line(rota("prepare", "text"), "'text' is a folder; give the path of a YAML file")

@@ -160,6 +160,7 @@ def test_names_that_are_too_long_take_several_lines_and_break_nothing_else(eight
     check_whole(display._languages())
     totals = [ArmTotals(arm, 212_345_678, 0.25, 212.3, 12.345, 11.9, 140_000, {}) for arm in LONGER]
     check_whole(views.arm_table(totals))
+    assert views.arm_table(totals).columns[0].header == display._languages().columns[0].header == "language"
     counts, _ = tables(views.data_table(store(LONGER, REASONS)))
     check_whole(counts)
     check_whole(views.score_table(scored(LONGER), "runs/a, step 150,000, test"))

@@ -119,7 +119,9 @@ def test_stems_that_nothing_waits_for_are_left_out(tmp_path):
     for job in jobs[1:]:
         folder = job.folder / "checkpoints" / "40"
         folder.mkdir(parents=True)
-        (folder / "checkpoint.json").write_text(json.dumps({"format": 1, "step": 40, "complete": True, "files": {}}))
+        (folder / "checkpoint.json").write_text(
+            json.dumps({"format": 1, "step": 40, "complete": True, "files": {"state.json": ""}})
+        )
         if job is jobs[1]:
             assert without_idle_stems(jobs)[0].is_stem, "the other row has not begun"
     left = without_idle_stems(jobs)

@@ -42,7 +42,7 @@ def write_scores(job, steps, metrics=("bleu", "chrf")):
     wanted = job.config.evaluation
     job.folder.mkdir(parents=True, exist_ok=True)
     model = {"step": steps[-1], "steps": steps, "combine": wanted.combine, "select": wanted.select}
-    score = {"split": "test", "search": wanted.search, "score": 20.0}
+    score = {"split": "test", "search": wanted.search, "score": 20.0, "signature": "tok:13a"}
     entries = [model | score | {"language": name, "metric": metric} for name in sorted(LANGUAGES) for metric in metrics]
     (job.folder / "evals.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
 
@@ -57,7 +57,9 @@ def write_selection(job, best):
 def write_checkpoint(job, step):
     folder = job.folder / "checkpoints" / str(step)
     folder.mkdir(parents=True)
-    (folder / "checkpoint.json").write_text(json.dumps({"format": 1, "step": step, "complete": True, "files": {}}))
+    (folder / "checkpoint.json").write_text(
+        json.dumps({"format": 1, "step": step, "complete": True, "files": {"state.json": ""}})
+    )
 
 
 def scored_after(tmp_path, before, change, *, steps, best=None):
@@ -155,7 +157,7 @@ def test_a_run_with_damaged_scores_is_told_apart_from_the_others(tmp_path):
     write_checkpoint(job, 80)
     assert look(job).state == "trained"
     (job.folder / "evals.jsonl").write_text('{"split": "test"}\n')
-    assert look(job).why == f"{job.folder} is damaged (an entry has no 'step'); {REMEDY}"
+    assert look(job).why == f"{job.folder}/evals.jsonl, line 1 is damaged (it has no step); {REMEDY}"
     (job.folder / "evals.jsonl").write_text("half a li\n")
     assert look(job) == Status(
         "damaged", why=f"{job.folder}/evals.jsonl, line 1 is damaged (Expecting value); {REMEDY}"
@@ -192,7 +194,9 @@ def write_lines(path, entries):
 
 def write_times(job, walls, phases=()):
     """Seconds up to each validated step, and of the phases that a suite went through."""
-    write_lines(job.folder / "timings.jsonl", [{"step": step, "wall": wall} for step, wall in walls])
+    write_lines(
+        job.folder / "timings.jsonl", [{"step": step, "wall": wall, "cpu": wall, "phases": {}} for step, wall in walls]
+    )
     entries = [{"phase": phase, "seconds": seconds, "code": code} for phase, seconds, code in phases]
     write_lines(job.folder / "phases.jsonl", entries)
 

@@ -99,7 +99,7 @@ def write_last_step(world, *, checkpoint):
     """The records of a run whose last update is written down, with or without the checkpoint that follows it."""
     folder = world.jobs[1].folder
     folder.mkdir(parents=True)
-    (folder / "steps.jsonl").write_text('{"step": 80, "arm": "lala"}\n')
+    (folder / "steps.jsonl").write_text('{"step": 80, "arm": "lala", "why": "", "loss": 1.0, "tokens": 9}\n')
     if checkpoint:
         (folder / "checkpoints" / "80").mkdir(parents=True)
 

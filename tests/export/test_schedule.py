@@ -45,7 +45,8 @@ def make_run(tmp_path, steps, *, planned=None, data=True, sizes=None):
     config = {"training": {"steps": planned or len(steps)}, "teacher": {"name": "tscl"}}
     about = {"folder": str(tmp_path / "data"), "fingerprint": manifest.fingerprint, "sizes": sizes}
     (folder / "run.json").write_text(json.dumps({"config": config, "seed": 7, "data": about}))
-    (folder / "steps.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in steps))
+    more = {"why": "sampled", "loss": 1.0}
+    (folder / "steps.jsonl").write_text("".join(json.dumps(more | entry) + "\n" for entry in steps))
     return Run(folder)
 
 
@@ -182,8 +183,8 @@ def test_without_the_prepared_data_tokens_are_counted(tmp_path, rota, caplog, mo
         (entries(["az"]), {"to": "csv", "paths": "{arm}"}, "a table has no paths"),
         (entries(["az"]), {"to": "opustrainer", "paths": "all.tsv"}, "has no {arm}"),
         (entries(["az"]), {"to": "weights", "paths": "{arm}.txt"}, "has no {side}"),
-        (entries(["gl"]), {"to": "csv"}, "has updates on 'gl', but its arms are az, no, tr"),
-        ([{"step": 1, "arm": "az"}], {"to": "csv"}, "an entry has no 'tokens'"),
+        (entries(["gl"]), {"to": "csv"}, "it is of 'gl', and the arms of the run are az, no, tr"),
+        ([{"step": 1, "arm": "az"}], {"to": "csv"}, "it has no tokens"),
     ],
 )
 def test_what_cannot_be_written_is_refused(tmp_path, steps, options, why):

@@ -370,7 +370,8 @@ def test_the_report_of_a_teacher_that_learns_shows_its_rewards_and_gains(tmp_pat
 
 def test_the_summary_names_the_share_that_changed_most(tmp_path):
     """The first half is on az alone, the second on tr alone."""
-    entries = [{"step": step, "arm": "az" if step <= 80 else "tr"} for step in range(1, 161)]
+    more = {"why": "sampled", "loss": 1.0, "tokens": 9}
+    entries = [{"step": step, "arm": "az" if step <= 80 else "tr", **more} for step in range(1, 161)]
     (tmp_path / "steps.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
     page = write_report(
         tmp_path, tmp_path, LessonSampler({"az": 20, "tr": 20}, update=4, steps=160), "late"

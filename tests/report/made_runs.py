@@ -40,7 +40,8 @@ def make_run(
         write_lines(folder / "stops.jsonl", records["stops"])
     write_lines(folder / "observations.jsonl", records.get("observations", []))
     if "spot_checks" in records:
-        write_lines(folder / "spot_checks.jsonl", records["spot_checks"])
+        empty = {key: {} for key in ("source_gain", "train_loss", "dev_source_gain", "epochs")}
+        write_lines(folder / "spot_checks.jsonl", [empty | entry for entry in records["spot_checks"]])
     if "alarms" in records:
         write_lines(folder / "alarms.jsonl", records["alarms"])
     write_lines(folder / "timings.jsonl", [timing(step, **records.get("time", {})) for step in (done // 2, done)])

@@ -6,7 +6,8 @@ import pytest
 from made_runs import SIZES, everywhere, make_run, write_lines
 
 from rota.report.assemble import make_report
-from rota.report.ending import arm_totals, how_to_score, what_it_saw, what_next
+from rota.report.ending import arm_totals, how_to_score, in_epochs, what_it_saw, what_next
+from rota.report.single import arm_table
 from rota.report.study import StudyRun
 from rota.report.tables.groups import arm_groups, group_table
 
@@ -126,6 +127,19 @@ def test_with_many_languages_the_figure_is_grey(tmp_path, monkeypatch):
 SOURCES = {"web": {"language": "gl", "train": "web.tsv"}}
 BY_SOURCE = {"gl": ("gl", "en"), "web.1": ("gl", "en"), "web.2": ("gl", "en"), "pt": ("pt", "en")}
 BY_DIRECTION = {"gl-en": ("gl", "en"), "gl-en.web": ("gl", "en"), "en-gl": ("en", "gl"), "en-gl.web": ("en", "gl")}
+
+
+@pytest.mark.parametrize(("epochs", "text"), [(0, "0.0"), (0.02, "<0.1"), (0.05, "0.1"), (1.25, "1.2"), (30, "30.0")])
+def test_few_epochs_are_not_none(epochs, text):
+    assert in_epochs(epochs) == text
+
+
+def test_the_page_does_not_write_0_epochs_of_an_arm_that_was_seen(tmp_path, monkeypatch):
+    monkeypatch.setitem(EPOCHS, "ru", 0.02)
+    run = run_with(tmp_path / "run", [3.0, 2.0])
+    assert "ru 5% (<0.1 epochs)" in [each.words for each in arm_totals(run)]
+    cells = next(line.split() for line in lines_of(arm_table(run)) if line.startswith("ru "))
+    assert cells[5] == "<0.1"
 
 
 def run_with_arms(folder, arms, tokens, epochs):

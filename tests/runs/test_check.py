@@ -162,6 +162,45 @@ def test_a_run_does_not_resume_from_records_that_end_before_its_checkpoint(folde
         api.train(config, folder / "run")
 
 
+LATER = ["observations", "rewards", "validations", "timings"]
+
+
+@pytest.mark.parametrize("name", LATER)
+@pytest.mark.parametrize("left", ["all but one", "none"])
+def test_a_record_that_ends_before_the_checkpoint_is_named_and_the_run_does_not_resume(folder, name, left):
+    path = folder / "run" / f"{name}.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    if left == "none":
+        path.unlink()
+    else:
+        path.write_bytes(b"".join(lines[:-1]))
+    (problem,) = check_run(Run(folder / "run")).problems
+    kept = len(lines) - 1 if left == "all but one" else 0
+    if name == "timings":
+        assert str(problem) == f"{path}: it ends with step {3 * kept}, and there is a validation of step 9"
+    else:
+        had = f"it has {kept} lines up to step 9, and had {len(lines)} when the checkpoint of that step was saved"
+        assert str(problem) == f"{path}: {had}"
+    config = parse_config({**CONFIG, "data": {**CONFIG["data"], "folder": str(folder / "data")}})
+    with pytest.raises(ValueError, match=rf"{name}.jsonl is damaged \(it .*; copy it again, or delete the run"):
+        api.train(config, folder / "run")
+
+
+def test_a_checkpoint_that_does_not_count_lines_is_one_of_an_earlier_version(folder):
+    path = folder / "run" / "validations.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    for manifest in folder.glob("run/checkpoints/*/checkpoint.json"):
+        content = read_json(manifest, remedy="")
+        assert list(content["records"]) == [
+            *("steps", "observations", "rewards", "validations", "spot_checks", "alarms", "stops")
+        ]
+        del content["records"]
+        write_json(manifest, content, checked=True)
+    assert check_run(Run(folder / "run")).problems == []
+    config = parse_config({**CONFIG, "data": {**CONFIG["data"], "folder": str(folder / "data")}})
+    api.train(config, folder / "run")
+
+
 def test_files_of_earlier_versions_are_read_and_counted(folder):
     run = folder / "run"
     for path in (run / "selection.json", run / "run.json"):
@@ -214,6 +253,42 @@ def test_the_next_training_removes_what_a_killed_process_left(folder):
     api.train(config, folder / "run")
     assert sorted(path.name for path in checkpoints.iterdir()) == ["3", "6", "9"]
     assert check_folder(folder / "run").problems == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        ("files", [], "its files is not an object of checksums"),
+        ("files", {}, "its files lack state.json"),
+        ("step", "9", "its step is not a whole number"),
+        ("complete", None, "its complete is not true or false"),
+    ],
+)
+def test_a_manifest_without_a_check_value_is_held_to_its_form(folder, key, value, why):
+    path = folder / "run" / "checkpoints" / "9" / "checkpoint.json"
+    path.write_text(json.dumps(read_json(path, remedy="") | {key: value}))
+    assert [str(problem) for problem in check_run(Run(folder / "run")).problems] == [f"{path}: {why}"]
+    assert Run(folder / "run").checkpoints().find().step == 6
+
+
+def test_a_checkpoint_that_was_scored_and_is_another_one_now_is_a_problem_of_that_checkpoint(folder):
+    api.evaluate(folder / "run", select="none", combine="last")
+    checkpoints = folder / "run" / "checkpoints"
+    shutil.rmtree(checkpoints / "9")
+    shutil.copytree(checkpoints / "6", checkpoints / "9")
+    assert [str(problem) for problem in check_run(Run(folder / "run")).problems] == [
+        f"{checkpoints / '9' / 'checkpoint.json'}: it is of step 6"
+    ]
+
+
+def test_a_complete_checkpoint_that_lost_its_moments_is_named(folder):
+    checkpoint = Run(folder / "run").checkpoint()
+    manifest = read_json(checkpoint.folder / "checkpoint.json", remedy="")
+    del manifest["files"]["student.optimiser.safetensors"]
+    (checkpoint.folder / "student.optimiser.safetensors").unlink()
+    write_json(checkpoint.folder / "checkpoint.json", manifest)
+    with pytest.raises(ValueError, match=r"9 is damaged \(it has no student.optimiser.safetensors\); copy it again"):
+        checkpoint.load()
 
 
 def exchange(run, step, other):
@@ -292,8 +367,9 @@ def test_hashes_of_the_records_are_those_of_the_files(folder):
 def test_several_processes_may_add_to_a_record(folder):
     run = Run(folder / "run")
     held = Record(run.record_path("evals"))
-    run.append("evals", [{"step": 1, "metric": "a"}])
-    run.append("evals", [{"step": 1, "metric": "b"}])
+    entry = list(run.read("evals"))[-1]
+    run.append("evals", [entry | {"metric": "a"}])
+    run.append("evals", [entry | {"metric": "b"}])
     assert [entry["metric"] for entry in run.read("evals")][-2:] == ["a", "b"]
     held.close()
     assert not list(run.folder.glob(".evals.lock"))

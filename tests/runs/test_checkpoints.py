@@ -69,6 +69,20 @@ def test_a_missing_or_cut_file_is_damage(tmp_path, name):
     assert checkpoints.newest().step == 10
 
 
+def test_a_checkpoint_that_is_passed_over_is_warned_of_once(tmp_path, caplog):
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(10, {"student": student(1.0)})
+    (tmp_path / "20").mkdir()
+    (tmp_path / "5").mkdir()
+    (tmp_path / "5" / "checkpoint.json").write_bytes((tmp_path / "10" / "checkpoint.json").read_bytes())
+    for _ in range(3):
+        assert [checkpoint.step for checkpoint in checkpoints.list()] == [10]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"checkpoint {tmp_path / '5'} says that it is of step 10; it is passed over",
+        f"checkpoint {tmp_path / '20'} is damaged (checkpoint.json); it is passed over",
+    ]
+
+
 def test_a_folder_that_was_never_finished_is_not_a_checkpoint(tmp_path):
     (tmp_path / ".30.partial").mkdir()
     assert Checkpoints(tmp_path).newest() is None

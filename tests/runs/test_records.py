@@ -12,7 +12,7 @@ def entries(path):
 
 
 def test_entries_come_back_in_order(tmp_path):
-    record = Record(tmp_path / "steps.jsonl")
+    record = Record(tmp_path / "lines.jsonl")
     record.write({"step": 1, "arm": "az"})
     record.write({"step": 2, "arm": "be"})
     record.flush()
@@ -22,7 +22,7 @@ def test_entries_come_back_in_order(tmp_path):
 
 
 def test_truncating_keeps_entries_up_to_the_step(tmp_path):
-    record = Record(tmp_path / "steps.jsonl")
+    record = Record(tmp_path / "lines.jsonl")
     for step in (1, 2, 3, 4):
         record.write({"step": step})
     record.truncate(2)
@@ -30,7 +30,7 @@ def test_truncating_keeps_entries_up_to_the_step(tmp_path):
 
 
 def test_a_half_written_last_line_is_neither_read_nor_kept(tmp_path):
-    path = tmp_path / "steps.jsonl"
+    path = tmp_path / "lines.jsonl"
     path.write_text('{"step": 1}\n{"step": 2, "lo')
     assert entries(path) == [{"step": 1}]
     record = Record(path)
@@ -43,11 +43,11 @@ def test_a_half_written_last_line_is_neither_read_nor_kept(tmp_path):
     ("line", "why"), [(b"{,}", "Expecting property name"), (b"\xff\xff", "can't decode"), (b"5", "not a JSON object")]
 )
 def test_a_line_that_cannot_be_read_is_named_with_its_file_and_the_remedy(tmp_path, line, why):
-    path = tmp_path / "steps.jsonl"
+    path = tmp_path / "lines.jsonl"
     path.write_bytes(b'{"step": 1}\n' + line + b'\n{"step": 3}\n')
     for read in (entries, lambda path: Record(path).truncate(3)):
         with pytest.raises(
-            ValueError, match=r"steps\.jsonl, line 2 is damaged \(.*\); copy it again, or delete "
+            ValueError, match=r"lines\.jsonl, line 2 is damaged \(.*\); copy it again, or delete "
         ) as error:
             read(path)
         assert why in str(error.value)
@@ -59,9 +59,9 @@ def test_a_line_that_cannot_be_read_is_named_with_its_file_and_the_remedy(tmp_pa
     ids=["cut at the end", "no gzip", "cut in the middle"],
 )
 def test_a_cut_gzip_record_is_named(tmp_path, content):
-    (tmp_path / "steps.jsonl.gz").write_bytes(content)
-    with pytest.raises(ValueError, match=r"steps\.jsonl\.gz is damaged \(.+\); copy it again"):
-        entries(tmp_path / "steps.jsonl.gz")
+    (tmp_path / "lines.jsonl.gz").write_bytes(content)
+    with pytest.raises(ValueError, match=r"lines\.jsonl\.gz is damaged \(.+\); copy it again"):
+        entries(tmp_path / "lines.jsonl.gz")
 
 
 def test_a_missing_record_is_empty(tmp_path):
@@ -69,7 +69,7 @@ def test_a_missing_record_is_empty(tmp_path):
 
 
 def test_the_last_entry_is_found_at_the_end_of_a_long_record(tmp_path):
-    path = tmp_path / "steps.jsonl"
+    path = tmp_path / "lines.jsonl"
     assert last_entry(path) is None
     path.write_text("".join(f'{{"step": {step}}}\n' for step in range(9999)) + "half a li\n" + '{"step": 10000')
     assert last_entry(path) == {"step": 9998}
@@ -91,7 +91,7 @@ def written(path, count=4):
 
 
 def test_a_line_ends_with_the_check_value_of_itself_and_of_all_before_it(tmp_path):
-    first, second = written(tmp_path / "steps.jsonl", count=2)
+    first, second = written(tmp_path / "lines.jsonl", count=2)
     one = zlib.crc32(b'{"step": 1, "arm": "az", "loss": 0.125}')
     two = zlib.crc32(b'{"step": 2, "arm": "az", "loss": 0.25}', one)
     assert first == b'{"step": 1, "arm": "az", "loss": 0.125, "check": "%08x"}\n' % one
@@ -99,14 +99,14 @@ def test_a_line_ends_with_the_check_value_of_itself_and_of_all_before_it(tmp_pat
 
 
 def test_the_check_value_is_not_part_of_an_entry(tmp_path):
-    written(tmp_path / "steps.jsonl", count=1)
+    written(tmp_path / "lines.jsonl", count=1)
     entry = {"step": 1, "arm": "az", "loss": 0.125}
-    assert entries(tmp_path / "steps.jsonl") == [entry]
-    assert last_entry(tmp_path / "steps.jsonl") == entry
+    assert entries(tmp_path / "lines.jsonl") == [entry]
+    assert last_entry(tmp_path / "lines.jsonl") == entry
 
 
 def test_every_changed_bit_of_a_record_is_noticed(tmp_path):
-    path = tmp_path / "steps.jsonl"
+    path = tmp_path / "lines.jsonl"
     whole, as_written = b"".join(written(path)), entries(path)
     for place in range(len(whole) * 8):
         changed = bytearray(whole)
@@ -118,7 +118,7 @@ def test_every_changed_bit_of_a_record_is_noticed(tmp_path):
 
 
 def test_a_line_that_was_taken_out_or_put_in_is_noticed(tmp_path):
-    path = tmp_path / "steps.jsonl"
+    path = tmp_path / "lines.jsonl"
     one, two, three, four = written(path)
     for lines in ([one, three, four], [two, three, four], [one, two, two, three, four], [one, three, two, four]):
         path.write_bytes(b"".join(lines))
@@ -138,7 +138,7 @@ def test_a_record_that_was_cut_back_goes_on_as_if_nothing_had_been_cut(tmp_path)
 
 
 def test_lines_of_version_0_1_may_come_first_and_nowhere_else(tmp_path):
-    path = tmp_path / "steps.jsonl"
+    path = tmp_path / "lines.jsonl"
     path.write_bytes(b'{"step": 1}\n{"step": 2}\n')
     record = Record(path)
     record.write({"step": 3})

@@ -23,7 +23,9 @@ def make_run(folder, about=ABOUT):
 def write_checkpoint(run, step):
     folder = run.checkpoints_folder / str(step)
     folder.mkdir(parents=True)
-    (folder / "checkpoint.json").write_text(json.dumps({"format": 1, "step": step, "complete": True, "files": {}}))
+    (folder / "checkpoint.json").write_text(
+        json.dumps({"format": 1, "step": step, "complete": True, "files": {"state.json": ""}})
+    )
 
 
 def test_a_run_says_what_its_description_says(tmp_path):
@@ -60,16 +62,18 @@ def test_a_setting_that_is_missing_is_named(tmp_path):
 
 def test_records_are_read_plain_or_compressed_and_the_plain_one_first(tmp_path):
     run = Run(tmp_path)
-    assert list(run.read("steps")) == []
-    assert run.find_record("steps") is None
-    (tmp_path / "steps.jsonl.gz").write_bytes(gzip.compress(b'{"step": 1}\n'))
-    assert list(run.read("steps")) == [{"step": 1}]
+    assert list(run.read("rewards")) == []
+    assert run.find_record("rewards") is None
+    (tmp_path / "rewards.jsonl.gz").write_bytes(gzip.compress(b'{"step": 1, "rewards": {}}\n'))
+    assert list(run.read("rewards")) == [{"step": 1, "rewards": {}}]
+    assert not run.is_published
+    (tmp_path / "steps.jsonl.gz").write_bytes(gzip.compress(b""))
     assert run.is_published
-    record = run.record("steps")
-    record.write({"step": 2})
+    record = run.record("rewards")
+    record.write({"step": 2, "rewards": {}})
     record.close()
-    assert run.find_record("steps") == tmp_path / "steps.jsonl"
-    assert list(run.read("steps")) == [{"step": 2}]
+    assert run.find_record("rewards") == tmp_path / "rewards.jsonl"
+    assert list(run.read("rewards")) == [{"step": 2, "rewards": {}}]
 
 
 def test_probes_come_in_the_order_of_their_steps(tmp_path):
@@ -85,7 +89,9 @@ def test_how_far_a_run_is_comes_from_its_files(tmp_path):
     run = make_run(tmp_path)
     assert (run.saved_step(), run.last_step(), run.last_dev_loss(), run.is_trained) == (0, 0, None, False)
     write_checkpoint(run, 20)
-    (tmp_path / "steps.jsonl").write_text('{"step": 24}\n{"step": 25}\n{"st')
+    update = {"step": 24, "arm": "az", "why": "sampled", "loss": 1.0, "tokens": 9}
+    lines = [json.dumps(update), json.dumps(update | {"step": 25}), '{"st']
+    (tmp_path / "steps.jsonl").write_text("\n".join(lines))
     (tmp_path / "validations.jsonl").write_text('{"step": 20, "dev_loss": {"az": 2.0, "tr": 4.0}}\nhalf a li\n')
     assert (run.saved_step(), run.last_step(), run.last_dev_loss(), run.is_trained) == (20, 25, 3.0, False)
     assert (run.is_saved(20), run.is_saved(40)) == (True, False)
@@ -126,6 +132,7 @@ def test_reading_a_run_does_not_import_torch(tmp_path):
     run = make_run(tmp_path)
     write_checkpoint(run, 40)
     entry = {"step": 40, "split": "test", "search": {"beam": 5}, "language": "az", "metric": "bleu", "score": 1.0}
+    entry |= {"signature": "tok:13a"}
     (tmp_path / "evals.jsonl").write_text(json.dumps(entry) + "\n")
     (tmp_path / "selection.json").write_text('{"best": {"step": 40, "steps": [40]}}')
     done = subprocess.run(

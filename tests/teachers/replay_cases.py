@@ -15,8 +15,9 @@ def make_run(
     config = {"training": {"steps": len(arms) if steps is None else steps}, "teacher": {"decide_every": decide_every}}
     about = {"config": config, "data": {"sizes": dict.fromkeys(languages, 10)}}
     (folder / "run.json").write_text(json.dumps(about))
+    update = {"loss": 1.0, "tokens": 9}
     lines = [
-        json.dumps({"step": step, "arm": arm, "why": "warmup" if step <= warmup else "greedy", "loss": 1.0}) + "\n"
+        json.dumps(update | {"step": step, "arm": arm, "why": "warmup" if step <= warmup else "greedy"}) + "\n"
         for step, arm in enumerate(arms, start=1)
     ]
     content = "".join(lines).encode()

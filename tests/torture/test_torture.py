@@ -1,6 +1,8 @@
 """The harness behind ``make torture`` finds what it is there to find."""
 
+import json
 import random
+from types import SimpleNamespace
 
 import pytest
 
@@ -8,7 +10,7 @@ import mutations
 from counts import Counts
 from flips import Flips
 from forks import Outcome
-from inputs import judged
+from inputs import BadInput, judged
 from kills import contents
 from rota.config import parse_yaml
 from samples import CONFIG, SUITE
@@ -58,6 +60,33 @@ def test_mutations_differ_from_the_original_and_follow_the_seed():
 def test_a_mutated_tree_can_still_be_parsed():
     parsed = [parse_yaml(mutations.tree(CONFIG, random.Random(seed)).decode()) for seed in range(40)]
     assert sum(isinstance(each, dict) for each in parsed) > 30
+
+
+@pytest.mark.parametrize(
+    "text", ['{"step": 1, "check": "0123abcd"}\n' * 2, '{\n "step": 1,\n "check": "0123abcd"\n}\n']
+)
+def test_check_values_are_taken_off(text):
+    kept = mutations.without_checks(text)
+    assert "check" not in kept
+    assert [json.loads(part) for part in (kept.splitlines() if kept.count("}") > 1 else [kept])][-1] == {"step": 1}
+
+
+def test_half_of_the_trials_of_records_are_without_check_values(tmp_path, monkeypatch):
+    (tmp_path / "run").mkdir()
+    path = tmp_path / "run" / "steps.jsonl"
+    projects = SimpleNamespace(
+        state=lambda _: None,
+        project=tmp_path,
+        restore=lambda _: path.write_text('{"step": 1, "check": "0123abcd"}\n'),
+    )
+    monkeypatch.setattr(mutations, "record", lambda original, _: original.encode())
+    trials = BadInput(projects, random.Random(1), Counts())
+    found = []
+    monkeypatch.setattr(trials, "_try", lambda *_, **__: found.append("check" in path.read_text()))
+    for _ in range(100):
+        projects.restore(None)
+        trials.record()
+    assert 30 < sum(found) < 70
 
 
 def test_another_byte_in_any_file_is_another_content_unless_the_file_holds_times(tmp_path):

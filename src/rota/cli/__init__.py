@@ -8,6 +8,7 @@ imports stay inside functions: ``rota --help``, and whatever only reads files, m
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sys
@@ -35,6 +36,13 @@ def main() -> None:
             raise
         # Of the processes that torchrun starts, one reports a mistake, unless it is about a process.
         if os.environ.get("LOCAL_RANK", "0") == "0" or isinstance(error, ConnectionError):
-            sys.stderr.write(f"error: {memory or error}\n")
+            sys.stderr.write(f"error: {memory or _in_words(error)}\n")
         sys.exit(1 if memory or isinstance(error, ArithmeticError | MemoryError) else 2)
     sys.exit(code)
+
+
+def _in_words(error: Exception) -> str:
+    """A whole text where a path belongs is not repeated as a whole."""
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return f"{str(error.filename)[:40]!r}... is too long to be the name of a file; give a path"
+    return str(error)

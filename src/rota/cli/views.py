@@ -190,12 +190,14 @@ def _mess_lines(store: Store) -> Iterator[str]:
 
 def arm_table(totals: Sequence[ArmTotals]) -> Table:
     """What a run did with each arm, those of a language below it, in the order given; of very many, the first 24."""
+    from rota.report.ending import in_epochs
+
     grouped = any(each.depth for each in totals)
-    table = _named_rows("language" if grouped else "arm", "tokens", "share", "epochs", "dev loss", "lowest")
+    table = _named_rows("language", "tokens", "share", "epochs", "dev loss", "lowest")
     missing = "" if grouped else "-"  # a language stands for the dev loss of its arms, or they for it
     for each in totals[:MANY]:
         losses = [missing if loss is None else f"{loss:.3f}" for loss in (each.dev_loss, each.lowest)]
-        epochs = "-" if each.epochs is None else f"{each.epochs:.1f}"
+        epochs = "-" if each.epochs is None else in_epochs(each.epochs)
         table.add_row("  " * each.depth + each.arm, f"{each.tokens:,}", f"{each.share:.1%}", epochs, *losses)
     if len(totals) > MANY:
         table.add_row(f"and {len(totals) - MANY} more", *[""] * 5, style="dim")

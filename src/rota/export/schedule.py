@@ -14,13 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from rota.data.store import Manifest
-from rota.runs import Run
-from rota.runs.records import REMEDY
+from rota.runs import Entry, Run
 from rota.types import Arm
 
 logger = logging.getLogger(__name__)
@@ -78,7 +77,7 @@ def read_schedule(run: Run, windows: int = 20) -> Schedule:
     for start, stop in pairwise(bounds):
         tokens, updates = Counter[Arm](), dict.fromkeys(arms, 0.0)
         for entry in entries[start:stop]:
-            found = _tokens(entry, arms, run)
+            found = _tokens(entry)
             tokens.update(found)
             total = sum(found.values())
             for arm, count in found.items():
@@ -88,15 +87,8 @@ def read_schedule(run: Run, windows: int = 20) -> Schedule:
     return Schedule(run, parts, bool(lengths))
 
 
-def _tokens(entry: Mapping[str, Any], arms: Mapping[Arm, int], run: Run) -> dict[Arm, int]:
-    try:
-        found: dict[Arm, int] = entry.get("tokens_by_language") or {entry["arm"]: entry["tokens"]}
-    except KeyError as error:
-        raise ValueError(f"{run.find_record('steps')}: an entry has no {error}; {REMEDY}") from None
-    for arm in found:
-        if arm not in arms:
-            raise ValueError(f"{run} has updates on {arm!r}, but its arms are {', '.join(arms)}; {REMEDY}")
-    return found
+def _tokens(entry: Entry) -> dict[Arm, int]:
+    return entry.get("tokens_by_language") or {entry["arm"]: entry["tokens"]}
 
 
 def _lengths(run: Run) -> dict[Arm, float]:

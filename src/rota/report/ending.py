@@ -34,7 +34,12 @@ class ArmTotals:
 
     @property
     def words(self) -> str:
-        return f"{self.arm} {self.share:.0%}" + ("" if self.epochs is None else f" ({self.epochs:.1f} epochs)")
+        return f"{self.arm} {self.share:.0%}" + ("" if self.epochs is None else f" ({in_epochs(self.epochs)} epochs)")
+
+
+def in_epochs(epochs: float) -> str:
+    """With one digit; of a large corpus a run may see little, which is not nothing."""
+    return "<0.1" if 0 < epochs < 0.05 else f"{epochs:.1f}"
 
 
 def arm_totals(run: StudyRun) -> list[ArmTotals]:

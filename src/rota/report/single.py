@@ -6,7 +6,7 @@ import numpy as np
 
 from rota.goal import goal_mean, is_alike
 from rota.report.advice import advise
-from rota.report.ending import ArmTotals, arm_totals, how_to_score, what_it_saw
+from rota.report.ending import ArmTotals, arm_totals, how_to_score, in_epochs, what_it_saw
 from rota.report.figures.advice import advice_figure
 from rota.report.figures.drawing import GRID, INK, Picture, canvas, finish, legend_below, line_colours, step_axis
 from rota.report.figures.shares import evolution
@@ -62,7 +62,7 @@ def arm_table(run: StudyRun) -> Table:
             f"{pairs / total_pairs:.1%}",
             f"{each.tokens:,}",
             f"{each.share:.1%}",
-            _written(each.epochs, 1),
+            NO_VALUE if each.epochs is None else in_epochs(each.epochs),
             _written(each.dev_loss, 3),
             _written(each.lowest, 3),
             NO_VALUE if each.lowest_step is None else f"{each.lowest_step:,}",

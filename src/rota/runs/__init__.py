@@ -3,6 +3,7 @@
 ``run.py``          :class:`Run`: where each file lies, what ``run.json`` says, the lock, how far the run is
 ``arms.py``         the arms of a run by language and by source, in the order in which they are listed
 ``records.py``      the ``.jsonl`` files: appended to, cut back when a run resumes, read plain or compressed
+``entries.py``      what an entry of each of them must have
 ``checkpoints.py``  which checkpoints there are and which are intact; ``tensors.py`` reads and writes their arrays
 ``earlier.py``      what checkpoints of earlier versions say, in the words of this one
 ``standing.py``     which models were scored, and which one of them stands for the run

@@ -14,9 +14,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
 
-from rota.files import CHECK, read_json, read_json_if_whole, short_hash
-from rota.runs.checkpoints import MANIFEST, Checkpoint
-from rota.runs.records import REMEDY, Entry, damage_in, has_checks, read_record
+from rota.files import CHECK, read_json, short_hash
+from rota.runs.checkpoints import MANIFEST, Checkpoint, read_manifest
+from rota.runs.entries import Known
+from rota.runs.records import REMEDY, Entry, cut_off, damage_in, has_checks, read_record, untimed
 from rota.runs.run import RecordName, Run
 from rota.runs.standing import model_of
 
@@ -112,17 +113,28 @@ def _check_about(run: Run, found: Findings) -> None:
 
 
 def _check_records(run: Run, found: Findings) -> None:
+    known = _known(run)
     for name in get_args(RecordName):
         path = run.find_record(name)
         if path is None:
             continue
         found.files += 1
-        messages = list(damage_in(path))
+        messages = list(damage_in(path, known))
         for message in messages:
             found.add_error(path, message)
         if not messages and path.stat().st_size and not has_checks(path):
             found.unchecked.append(str(path))
     _check_order(run, found)
+    if not run.is_published:
+        _check_lengths(run, found)
+
+
+def _known(run: Run) -> Known | None:
+    """The names that the records may use; None if run.json, which is checked by itself, does not say."""
+    try:
+        return run.known
+    except ValueError:
+        return None
 
 
 def _check_order(run: Run, found: Findings) -> None:
@@ -137,6 +149,28 @@ def _check_order(run: Run, found: Findings) -> None:
             return
     if len(steps) < saved:
         found.add(place, f"it ends with step {len(steps):,}, and there is a checkpoint of step {saved:,}")
+
+
+def _check_lengths(run: Run, found: Findings) -> None:
+    """No record ends before the newest checkpoint, as far as that says how long they were."""
+    newest = next(reversed(run.checkpoints().list()), None)
+    saved = None if newest is None else newest.records()
+    if newest is None or saved is None:
+        return
+    last = dict.fromkeys(("validations", "timings"), 0)
+    for name in get_args(RecordName):
+        path = run.find_record(name)
+        steps = [] if path is None else [entry.get("step", 0) for entry in _readable(path)]
+        upto = [step for step in steps if step <= newest.step]
+        place = path or run.record_path(name)
+        damaged_too = any(problem.file == str(place) for problem in found.problems)
+        why = None if damaged_too else cut_off(len(upto), saved.get(name, 0), newest.step)
+        if why is not None:
+            found.add(place, why)
+        if name in last:
+            last[name] = max(upto, default=0)
+    if last["timings"] < last["validations"]:
+        found.add(run.record_path("timings"), untimed(last["timings"], last["validations"]))
 
 
 def _readable(path: Path) -> Iterator[Entry]:
@@ -161,12 +195,16 @@ def _check_checkpoint(folder: Path, found: Findings) -> None:
     if not (folder / MANIFEST).is_file():
         found.add(folder / MANIFEST, "it is missing")
         return
-    manifest = check_json(folder / MANIFEST, found, "format", "step", "complete", "files")
-    if manifest is None:
+    if check_json(folder / MANIFEST, found) is None:
+        return
+    try:
+        manifest = read_manifest(folder)
+    except ValueError as error:
+        found.add_error(folder / MANIFEST, error)
         return
     if str(manifest["step"]) != folder.name:
         found.add(folder / MANIFEST, f"it is of step {manifest['step']}")
-    checkpoint = Checkpoint(int(folder.name), folder, bool(manifest["complete"]))
+    checkpoint = Checkpoint(int(folder.name), folder, manifest["complete"])
     found.files += len(manifest["files"])
     for name in checkpoint.damaged_files():
         missing = not (folder / name).exists()
@@ -219,7 +257,5 @@ def _weights(run: Run, entry: Entry) -> str | None:
     """A short name of the weights that the model of an entry has now; None if its checkpoints are gone."""
     model, average = model_of(entry), entry.get("combine") == "moving-average"
     steps = model.steps[-1:] if model.combine in ("last", "moving-average") else model.steps
-    folders = [run.checkpoints_folder / str(step) / MANIFEST for step in steps]
-    if not all(read_json_if_whole(path) for path in folders):
-        return None
-    return run.checkpoints().weights_of(steps, moving_average=average)
+    there = {checkpoint.step for checkpoint in run.checkpoints().list()}
+    return run.checkpoints().weights_of(steps, moving_average=average) if there.issuperset(steps) else None

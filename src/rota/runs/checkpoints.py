@@ -12,13 +12,15 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
-from rota.files import fingerprint, folder_atomically, read_json, sha256_of, write_json
+from rota.files import damaged, fingerprint, folder_atomically, read_json, sha256_of, write_json
+from rota.runs.entries import by_name, is_text, is_whole
 from rota.runs.records import REMEDY
 from rota.types import Checkpointable, State
 
@@ -96,6 +98,10 @@ class Checkpoint:
         """The checksum of its weights, as its manifest has it; empty if it has none of that kind."""
         return _files(self.folder).get(AVERAGE if moving_average else WEIGHTS, "")
 
+    def records(self) -> dict[str, int] | None:
+        """The lines that each record of the run had when it was saved; None if an earlier version saved it."""
+        return read_manifest(self.folder).get("records")
+
     def is_intact(self) -> bool:
         """Whether all checksums hold; if not, that is reported, since another checkpoint takes its place."""
         damage = self.damaged_file()
@@ -113,8 +119,18 @@ class Checkpoints:
         self.folder = folder
         self.keep = keep
 
-    def save(self, step: int, parts: Mapping[str, Checkpointable], *, drop: Iterable[int] = ()) -> Path:
-        """Write all parts, then make the folder appear at once under its final name; ``drop`` others after that."""
+    def save(
+        self,
+        step: int,
+        parts: Mapping[str, Checkpointable],
+        *,
+        drop: Iterable[int] = (),
+        records: Mapping[str, int] | None = None,
+    ) -> Path:
+        """Write all parts, then make the folder appear at once under its final name; ``drop`` others after that.
+
+        ``records`` are the lines that the records of the run have now, by name: none of them may have fewer later.
+        """
         from rota.runs.tensors import write_arrays
 
         final = self.folder / str(step)  # where a damaged one may lie, or the same again after a resume
@@ -122,7 +138,7 @@ class Checkpoints:
             tree = {name: write_arrays(part.state_dict(), name, partial) for name, part in parts.items()}
             (partial / TREE).write_text(json.dumps(tree), encoding="utf-8")
             files = {path.name: sha256_of(path) for path in sorted(partial.iterdir())}
-            write_manifest(partial, step, files, complete=True)
+            write_manifest(partial, step, files, complete=True, records=records)
         self.drop(drop)
         self._thin()
         return final
@@ -157,7 +173,7 @@ class Checkpoints:
         found = self.list()
         for checkpoint in [each for each in found if each.complete][: -self.keep]:
             files = {name: checksum for name, checksum in _files(checkpoint.folder).items() if name != MOMENTS}
-            write_manifest(checkpoint.folder, checkpoint.step, files, complete=False)
+            write_manifest(checkpoint.folder, checkpoint.step, files, complete=False, records=checkpoint.records())
             (checkpoint.folder / MOMENTS).unlink(missing_ok=True)
 
     def tidy(self) -> None:
@@ -172,7 +188,7 @@ class Checkpoints:
             shutil.rmtree(left, ignore_errors=True)
         for checkpoint in self.list():
             for path in checkpoint.left_over():
-                if path.name == MOMENTS or path.name.endswith(".partial"):
+                if (path.name == MOMENTS and not checkpoint.complete) or path.name.endswith(".partial"):
                     path.unlink()
         kept = [checkpoint for checkpoint in self.list() if checkpoint.complete][-self.keep :]
         if all(checkpoint.damaged_file() is None for checkpoint in kept):
@@ -181,6 +197,9 @@ class Checkpoints:
     def weights_of(self, steps: Sequence[int], *, moving_average: bool = False) -> str:
         """A short name of the weights that several checkpoints have; other weights under the same steps differ."""
         found = self._by_step()
+        missing = [step for step in steps if step not in found]
+        if missing:
+            raise self._lacks(missing[0], found)
         chosen = [found[step].weights(moving_average=moving_average) for step in steps]
         return fingerprint([list(steps), chosen])
 
@@ -188,11 +207,15 @@ class Checkpoints:
         """The intact checkpoint of a step, or the last one that is intact; complete or not."""
         run, found = self.folder.parent, self._by_step()
         if step is not None and step not in found:
-            raise ValueError(f"{run} has no checkpoint of step {step}; it has {', '.join(map(str, found))}")
+            raise self._lacks(step, found)
         for checkpoint in [found[step]] if step is not None else reversed(found.values()):
             if checkpoint.is_intact():
                 return checkpoint
         raise ValueError(f"{run} has no intact checkpoint{'' if step is None else f' of step {step}'}; train it again")
+
+    def _lacks(self, step: int, found: Iterable[int]) -> ValueError:
+        run = self.folder.parent
+        return ValueError(f"{run} has no checkpoint of step {step}; it has {', '.join(map(str, found))}")
 
     def window(self, size: int, step: int | None = None) -> tuple[int, ...]:
         """Steps of the ``size`` intact checkpoints that end with ``step``, by default the last; fewer if need be."""
@@ -224,26 +247,66 @@ class Checkpoints:
             logger.warning("a window has %d checkpoints, %s has %d here: using %d", size, run, found, found)
 
 
+def read_manifest(folder: Path) -> Manifest:
+    """What ``checkpoint.json`` says, if every part of it is of its kind."""
+    path = folder / MANIFEST
+    manifest = read_json(path, "format", "step", "complete", "files", remedy=REMEDY)
+    for key, (kind, article) in _KINDS.items():
+        if key in manifest and not kind(manifest[key]):
+            raise damaged(path, f"its {key} is not {article}", REMEDY)
+    if manifest["format"] == FORMAT and TREE not in manifest["files"]:
+        raise damaged(path, f"its files lack {TREE}", REMEDY)
+    return cast(Manifest, manifest)
+
+
+class Manifest(TypedDict):
+    """``checkpoint.json``."""
+
+    format: int
+    step: int
+    complete: bool
+    files: dict[str, str]
+    records: NotRequired[dict[str, int]]  # lines; earlier versions did not count them
+
+
+_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "format": (is_whole, "a whole number"),
+    "step": (is_whole, "a whole number"),
+    "complete": (lambda value: isinstance(value, bool), "true or false"),
+    "files": (by_name(is_text), "an object of checksums"),
+    "records": (by_name(is_whole), "an object of counts"),
+}
+
+
 def _files(folder: Path) -> dict[str, str]:
     """Checksums by file name, as written when the checkpoint was saved."""
-    files: dict[str, str] = read_json(folder / MANIFEST, "files", remedy=REMEDY)["files"]
-    return files
+    return read_manifest(folder)["files"]
+
+
+@cache
+def _warn_once(text: str) -> None:
+    """A command lists the checkpoints of a run many times."""
+    logger.warning("%s", text)
 
 
 def _inspect(folder: Path) -> Checkpoint | None:
     try:
-        manifest = read_json(folder / MANIFEST, "format", "step", "complete", remedy=REMEDY)
+        manifest = read_manifest(folder)
     except (OSError, ValueError):
-        logger.warning("checkpoint %s is damaged (%s); it is passed over", folder, MANIFEST)
+        _warn_once(f"checkpoint {folder} is damaged ({MANIFEST}); it is passed over")
         return None
     if manifest["format"] != FORMAT:
         raise ValueError(f"{folder} has checkpoint format {manifest['format']}; this version reads {FORMAT}")
     if str(manifest["step"]) != folder.name:
-        logger.warning("checkpoint %s says that it is of step %s; it is passed over", folder, manifest["step"])
+        _warn_once(f"checkpoint {folder} says that it is of step {manifest['step']}; it is passed over")
         return None
     return Checkpoint(manifest["step"], folder, manifest["complete"])
 
 
-def write_manifest(folder: Path, step: int, files: Mapping[str, str], *, complete: bool) -> None:
-    manifest = {"format": FORMAT, "step": step, "complete": complete, "files": files}
+def write_manifest(
+    folder: Path, step: int, files: Mapping[str, str], *, complete: bool, records: Mapping[str, int] | None
+) -> None:
+    manifest: dict[str, Any] = {"format": FORMAT, "step": step, "complete": complete, "files": files}
+    if records is not None:
+        manifest["records"] = records
     write_json(folder / MANIFEST, manifest, checked=True)

@@ -1,7 +1,8 @@
 """Append-only run records: one JSON object a line. Figures and tables are made from these files alone.
 
 Every line ends with a check value, a CRC-32 of the line and of the check value before it, so that a digit that was
-changed and a line that was taken out are both noticed. Lines of version 0.1 have none; they may only come first.
+changed and a line that was taken out are both noticed. Lines of version 0.1 have none; they may only come first. Every
+entry that is read has what :mod:`rota.runs.entries` says of its record.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from rota.files import CHECK, damaged, misspelt_check, parse_json
+from rota.runs.entries import Known, fault
 
 Entry = dict[str, Any]
 
@@ -31,6 +33,7 @@ class Record:
         self.path = path
         self._file: IO[bytes] | None = None
         self._check = 0  # the check value of the last line
+        self.lines = 0  # in the file, as soon as it was cut back or written to
 
     def write(self, entry: Mapping[str, Any]) -> None:
         if self._file is None:
@@ -40,6 +43,7 @@ class Record:
         body = json.dumps(entry, ensure_ascii=False, allow_nan=False).encode()
         self._check = zlib.crc32(body, self._check)
         self._file.write(b'%s, "check": "%08x"}\n' % (body[:-1], self._check))
+        self.lines += 1
 
     def flush(self) -> None:
         """Everything written is on the disk afterwards; called before a checkpoint relies on it."""
@@ -53,7 +57,7 @@ class Record:
         Returns the step of the last entry that is left; None if nothing is left, or no step was given.
         """
         self.close()
-        self._check = 0
+        self._check = self.lines = 0
         if not self.path.exists():
             return None
         keep, last, lines = 0, None, Lines(self.path)
@@ -67,6 +71,7 @@ class Record:
                         break
                     last = of_line
                 keep += len(line)
+                self.lines += 1
                 self._check = _stated(line) or 0
         if keep < self.path.stat().st_size:
             os.truncate(self.path, keep)
@@ -78,19 +83,19 @@ class Record:
             self._file = None
 
 
-def read_record(path: Path) -> Iterator[Entry]:
+def read_record(path: Path, known: Known | None = None) -> Iterator[Entry]:
     """Entries of a record, plain or gzipped; a last line still being written is left out."""
     if not path.exists():
         return
-    lines = Lines(path)
+    lines = Lines(path, known)
     for line in _raw_lines(path):
         if lines.is_whole(line):
             yield lines.entry(line)
 
 
-def damage_in(path: Path) -> Iterator[str]:
+def damage_in(path: Path, known: Known | None = None) -> Iterator[str]:
     """Everything that is wrong with a record: one message for each damaged line."""
-    lines = Lines(path)
+    lines = Lines(path, known)
     try:
         for line in _raw_lines(path):
             try:
@@ -129,11 +134,28 @@ def _stated(line: bytes) -> int | None:
     return None if found is None else int(found[1], 16)
 
 
+def name_of(path: Path) -> str:
+    """The name of a record by its file: ``steps`` of ``steps.jsonl.gz``."""
+    return path.name.partition(".")[0]
+
+
+def cut_off(found: int, saved: int, step: int) -> str | None:
+    """What is wrong with a record of so many lines up to a checkpoint, which had ``saved`` of them; None if nothing."""
+    if found >= saved:
+        return None
+    return f"it has {found:,} lines up to step {step:,}, and had {saved:,} when the checkpoint of that step was saved"
+
+
+def untimed(last: int | None, validated: int | None) -> str:
+    """The times are written after each validation, and nothing says how many entries they have."""
+    return f"it ends with step {last or 0:,}, and there is a validation of step {validated:,}"
+
+
 class Lines:
     """Reads the lines of a record, in order from the first, and refuses one that is not as it was written."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, known: Known | None = None) -> None:
+        self.path, self._name, self._known = path, name_of(path), known
         self._number, self._check = 0, 0
         self._has_checks = False
 
@@ -169,6 +191,9 @@ class Lines:
                 raise self._damaged("its check value is not that of its content, or a line before it is missing")
             self._check, self._has_checks = stated, True
             del entry["check"]
+        wrong = fault(self._name, entry, self._known)
+        if wrong is not None:
+            raise self._damaged(wrong)
         return entry
 
     def step(self, line: bytes) -> int:
@@ -187,8 +212,9 @@ def last_entry(path: Path, block: int = 65_536) -> Entry | None:
     for line in reversed(_end_of(path, block).split(b"\n")[:-1]):
         with suppress(ValueError):  # read_record says what is wrong with a line
             entry: Entry = parse_json(line)
-            entry.pop("check", None)
-            return entry
+            if isinstance(entry, dict) and fault(name_of(path), entry) is None:
+                entry.pop("check", None)
+                return entry
     return None
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from rota.files import damaged, is_locked, locked, read_json, sha256_of, write_json
 from rota.goal import ALL, Goal, goal_mean, resolve
 from rota.runs.checkpoints import Checkpoint, Checkpoints
+from rota.runs.entries import Known
 from rota.runs.records import REMEDY, Entry, Record, last_entry, last_lines, read_record
 from rota.settings import BEFORE
 from rota.types import Arm, Route
@@ -236,7 +237,12 @@ class Run:
     def read(self, name: RecordName) -> Iterator[Entry]:
         """The entries of a record, plain or gzipped; none if there is no such record."""
         path = self.find_record(name)
-        return iter(()) if path is None else read_record(path)
+        return iter(()) if path is None else read_record(path, self.known if self.exists else None)
+
+    @property
+    def known(self) -> Known:
+        """The names that its records may use."""
+        return Known(self.arms, self.sizes)
 
     def record(self, name: RecordName) -> Record:
         """A record to write to."""

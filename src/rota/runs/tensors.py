@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from safetensors.numpy import load_file, save_file
 
+from rota.files import damaged
+from rota.runs.records import REMEDY
 from rota.types import State
 
 ARRAY, TENSOR = "__array__", "__tensor__"
@@ -30,7 +32,10 @@ def write_arrays(state: State, part: str, folder: Path) -> State:
 def read_arrays(tree: State, part: str, folder: Path) -> State:
     """The state of a part as it was saved."""
     files = {path.name: load_file(path) for path in folder.glob(f"{part}.*.safetensors")}
-    state: State = _restore(tree, files)
+    try:
+        state: State = _restore(tree, files)
+    except KeyError as error:
+        raise damaged(folder, f"it has no {error.args[0]}", REMEDY) from None
     return state
 
 

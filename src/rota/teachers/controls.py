@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from rota.files import damaged, read_json
+from rota.files import read_json
 from rota.measures import Measure
 from rota.runs import Run
 from rota.runs.records import REMEDY, read_record
@@ -134,10 +134,7 @@ def _played(run: Path) -> tuple[list[Arm], int]:
     paths = [path for path in (run / "steps.jsonl", run / "steps.jsonl.gz") if path.is_file()]
     if not paths:
         raise ValueError(f"{run} has no step records (steps.jsonl or steps.jsonl.gz); copy them there, or train it")
-    try:
-        found = [(entry["arm"], entry.get("why") == "warmup") for entry in read_record(paths[0])]
-    except KeyError as error:
-        raise damaged(paths[0], f"an entry has no {error}", REMEDY) from None
+    found = [(entry["arm"], entry["why"] == "warmup") for entry in read_record(paths[0])]
     return [arm for arm, _ in found], max((step for step, (_, warm) in enumerate(found, start=1) if warm), default=0)
 
 

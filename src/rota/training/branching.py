@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.files import folder_atomically, read_json, sha256_of
-from rota.runs import REMEDY, Run
+from rota.runs import REMEDY, Run, read_record
 from rota.runs.checkpoints import MANIFEST, TREE, Checkpoint, write_manifest
 from rota.teachers import Warmup
 from rota.training.alarms.guard import Guarded
@@ -76,7 +76,11 @@ def branch(loop: Loop, stem: Run, begun: Mapping[str, Any]) -> None:
     with folder_atomically(target) as partial:
         for checkpoint in stem.checkpoints().list():
             own = kept | {"alarms": alarms[checkpoint.step]}
-            _rewrite(checkpoint, partial / str(checkpoint.step), own, student)
+            lines = checkpoint.records()
+            if lines is not None:
+                raised = read_record(loop.journal.alarms.path)
+                lines |= {"alarms": sum(alarm["step"] <= checkpoint.step for alarm in raised)}
+            _rewrite(checkpoint, partial / str(checkpoint.step), own, student, lines)
 
 
 def _check_told_nothing(loop: Loop) -> None:
@@ -113,7 +117,9 @@ def _watch(loop: Loop, stem: Run) -> dict[int, State]:
     return states
 
 
-def _rewrite(checkpoint: Checkpoint, target: Path, own: Mapping[str, State], student: set[str]) -> None:
+def _rewrite(
+    checkpoint: Checkpoint, target: Path, own: Mapping[str, State], student: set[str], lines: Mapping[str, int] | None
+) -> None:
     """A checkpoint of the stem with the branch's own parts; the large files are links to those of the stem."""
     from rota.runs.tensors import write_arrays
 
@@ -137,7 +143,7 @@ def _rewrite(checkpoint: Checkpoint, target: Path, own: Mapping[str, State], stu
             _link(source / name, target / name)
     files = {path.name: checksums.get(path.name, "") for path in sorted(target.iterdir())}
     files |= {name: sha256_of(target / name) for name in files if name == TREE or name.partition(".")[0] in OWN}
-    write_manifest(target, checkpoint.step, files, complete=checkpoint.complete)
+    write_manifest(target, checkpoint.step, files, complete=checkpoint.complete, records=lines)
 
 
 def _link(source: Path, target: Path) -> None:

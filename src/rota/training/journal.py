@@ -10,7 +10,7 @@ from typing import Any
 
 from rota.files import damaged
 from rota.measures import Measure
-from rota.runs.records import REMEDY, Record
+from rota.runs.records import REMEDY, Record, cut_off, name_of, untimed
 from rota.training.spot_checks import SpotCheck
 from rota.types import Alarm, Arm, Batch, Decision
 
@@ -110,13 +110,29 @@ class Journal:
         for record in self._records:
             record.flush()
 
-    def truncate(self, step: int) -> None:
-        """Cut all records back to a checkpoint; they were on the disk before it was saved, so none may end earlier."""
+    @property
+    def lines(self) -> dict[str, int]:
+        """The lines of each record by its name, for a checkpoint; a run that was interrupted has more timings."""
+        return {name_of(record.path): record.lines for record in self._records if record is not self.timings}
+
+    def truncate(self, step: int, lines: Mapping[str, int] | None = None) -> None:
+        """Cut all records back to a checkpoint; they were on the disk before it was saved, so none may end earlier.
+
+        ``lines`` are those that each record had then, as far as the checkpoint says.
+        """
+        last = {record: record.truncate(step) for record in self._records}
+        ends = last[self.steps] or 0
+        if step > 0 and ends != step:
+            why = f"it ends with step {ends:,}, and the checkpoint is of step {step:,}"
+            raise damaged(self.steps.path, why, REMEDY)
+        if lines is None:
+            return
         for record in self._records:
-            last = record.truncate(step)
-            if record is self.steps and step > 0 and last != step:
-                why = f"it ends with step {last or 0:,}, and the checkpoint is of step {step:,}"
-                raise damaged(record.path, why, REMEDY)
+            why_not = cut_off(record.lines, lines.get(name_of(record.path), 0), step)
+            if why_not is not None:
+                raise damaged(record.path, why_not, REMEDY)
+        if (last[self.timings] or 0) < (last[self.validations] or 0):
+            raise damaged(self.timings.path, untimed(last[self.timings], last[self.validations]), REMEDY)
 
     def close(self) -> None:
         for record in self._records:

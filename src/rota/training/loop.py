@@ -214,9 +214,13 @@ class Loop:
     def save(self) -> None:
         """A checkpoint of this very moment; the records it relies on reach the disk first."""
         self.journal.flush()
-        self.team.share(lambda: self.checkpoints.save(self.step, self.parts(), drop=self._interruptions()))
+        self.team.share(lambda: self._save())
         for listener in self.listeners:
             listener.saved(self.step)
+
+    def _save(self) -> None:
+        drop, lines = self._interruptions(), self.journal.lines
+        self.checkpoints.save(self.step, self.parts(), drop=drop, records=lines)
 
     def _interruptions(self) -> list[int]:
         """Steps before this one that were saved because a run was interrupted, not because they were due."""
@@ -244,9 +248,10 @@ class Loop:
         """Go on from the newest intact checkpoint, cutting the records back to it; None if there is none."""
         self.team.share(self.checkpoints.tidy)
         checkpoint = self.team.share(self.checkpoints.newest)
-        self.journal.truncate(-1 if checkpoint is None else checkpoint.step)
         if checkpoint is None:
+            self.journal.truncate(-1)
             return None
+        self.journal.truncate(checkpoint.step, checkpoint.records() if self.team.first else None)
         # Newer ones are damaged, and would count among those that are kept; they will be written again.
         self.team.share(lambda: self.checkpoints.drop(self._steps_after(checkpoint.step)))
         state = checkpoint.load()
