@@ -12,7 +12,7 @@ import pytest
 
 from rota.cli import processes as cli_processes
 from rota.cli.processes import default_processes, exit_code, train_in
-from rota.cli.runs import _suits_two_processes
+from rota.cli.runs import _say_where_it_begins
 from rota.config import parse_config
 
 CONFIG = """
@@ -126,16 +126,37 @@ def test_a_process_that_hangs_when_another_one_has_failed_is_ended(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("preset", "threads", "gpu", "suits"),
-    [("small", 2, False, True), ("small", 1, False, False), ("small", 2, True, False), ("tiny", 2, False, False)],
+    ("preset", "cores", "gpu", "training", "said"),
+    [
+        ("small", 2, False, {}, "--set training.accumulate=2 --set training.tokens=4000"),
+        ("small", 2, False, {"accumulate": 3, "tokens": 1000}, "--set training.accumulate=6 --set training.tokens=500"),
+        ("small", 2, False, {"accumulate": 2}, None),  # --processes 1 was written
+        ("small", 2, False, {"threads": 2}, None),
+        ("small", 1, False, {}, None),
+        ("small", 2, True, {}, None),
+        ("tiny", 2, False, {}, None),
+    ],
 )
-def test_two_processes_are_named_where_they_may_be_faster(monkeypatch, preset, threads, gpu, suits):
+def test_two_processes_are_named_where_they_may_be_faster(monkeypatch, preset, cores, gpu, training, said):
     import torch
 
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: cores)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
-    settings = {"config.student.preset": preset}
-    assert _suits_two_processes(SimpleNamespace(setting=settings.__getitem__)) is suits
+    config = parse_config({"data": {"corpus": "synthetic"}, "student": {"preset": preset}, "training": training})
+    advice = cli_processes.advice_for_one(config)
+    assert (advice is None) is (said is None)
+    if said is not None:
+        assert "two were 1.08 (0.85-1.16) times as fast as two threads" in advice
+        assert advice.endswith(said)
+
+
+@pytest.mark.parametrize("step", [0, 5])
+def test_it_is_said_once_where_the_run_begins(capsys, monkeypatch, step):
+    monkeypatch.setattr(cli_processes, "advice_for_one", lambda _: "two were faster")
+    loop = SimpleNamespace(step=step, steps=10, team=SimpleNamespace(size=1))
+    _say_where_it_begins(None, loop, None)
+    assert capsys.readouterr().out == ("resuming from step 5\n" if step else "two were faster\n")
 
 
 @pytest.mark.parametrize(
@@ -193,4 +214,6 @@ def test_a_command_without_the_option_starts_two_processes_for_a_small_student(p
         command("default", *options), cwd=project, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+    why = "two processes: they were 1.08 (0.85-1.16) times as fast as two threads in the benchmark"
+    assert done.stdout.startswith(why) is (len(os.sched_getaffinity(0)) > 1)
     assert ("starting at step 0 with 2 processes" in done.stdout) is (len(os.sched_getaffinity(0)) > 1)

@@ -3,6 +3,8 @@
 import gzip
 import json
 import random
+from dataclasses import replace
+from itertools import islice
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 
 import corpora
 from rota.data.corpora import parallel
-from rota.data.corpora.parallel import read_lines, read_parallel, read_tsv
+from rota.data.corpora.parallel import read_lines, read_parallel, read_tsv, text_of_files, unreadable
 
 odd = st.sampled_from((*corpora.CHARACTERS, *corpora.WORDS, " ", "\n", "\t")).map(
     lambda text: text.encode("utf-8", "surrogatepass")
@@ -90,6 +92,28 @@ def test_a_gzip_file_that_swells_as_no_text_does_is_refused(tmp_path, monkeypatc
     lines = [" ".join(rng.choice(corpora.WORDS) for _ in range(20)) for _ in range(20_000)]
     text.write_bytes(gzip.compress("\n".join(lines).encode()))
     assert list(read_lines(text)) == lines
+
+
+def test_such_a_file_is_refused_before_many_of_its_lines_are_read(tmp_path):
+    bomb = tmp_path / "bomb.gz"
+    bomb.write_bytes(gzip.compress(b"\n" * 10_000_000))
+    begin = list(islice(lines := read_lines(bomb), 1_000_000))
+    assert begin == [""] * 1_000_000, "as many as a file may have that is not looked at as a whole"
+    with pytest.raises(ValueError, match=r"holds more than 200 bytes"):
+        next(lines)
+
+
+def test_a_text_that_is_known_to_be_wrong_is_not_read_again(tmp_path):
+    files = [tmp_path / "a.tsv", tmp_path / "a.tsv.old"]
+    for path in files:
+        path.write_text("one column\n")
+    known, other = (text_of_files(str(path), "xa", "en") for path in files)
+    with pytest.raises(ValueError, match="1 column") as found:
+        list(known.read())
+    read_again = replace(known, read=lambda: pytest.fail("read again"))
+    assert unreadable([read_again, other], str(found.value)) == [
+        f"{files[1]}, line 1: 1 column; a line must be source TAB English"
+    ]
 
 
 def test_a_small_file_may_be_compressed_as_far_as_it_goes(tmp_path):

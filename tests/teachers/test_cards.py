@@ -42,6 +42,15 @@ def test_the_details_of_a_teacher_say_where_it_comes_from(rota):
         assert words in " ".join(output.split())
 
 
+def test_the_details_mark_the_defaults_that_the_length_of_the_run_replaces(rota):
+    lines = rota("teachers", "dqn")[1].splitlines()
+    marked = {line.split()[0]: line.split()[1] for line in lines if line.startswith("  ") and " * " in line}
+    assert (marked["warmup"], marked["epsilon_steps"]) == ("16000", "50000")
+    assert "decide_every" not in marked, "10, as in the paper, in a shorter run too"
+    assert "* for a run of the paper's length; variant scaled" in " ".join(lines)
+    assert " * " not in rota("teachers", "uniform")[1]
+
+
 def test_the_details_of_an_unknown_teacher_name_the_nearest(rota):
     code, _, error = rota("teachers", "temprature")
     assert code == 2

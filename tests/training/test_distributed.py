@@ -4,10 +4,12 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -433,14 +435,62 @@ def test_a_process_whose_parent_is_gone_is_asked_to_stop_and_then_ended(monkeypa
     assert ended == [1]
 
 
+def test_a_process_that_has_not_joined_the_others_has_nothing_to_save_and_is_ended_at_once(monkeypatch, caplog):
+    parents, sent, ended = iter([7, 7, 1]), [], []
+    monkeypatch.setattr(os, "kill", lambda *call: sent.append(call))
+    stop_without_parent(lambda: next(parents), every=0.0, end=ended.append, joined=threading.Event()).join(timeout=10)
+    assert (sent, ended) == ([], [1])
+    assert "has ended before they were connected; start it again" in caplog.text
+
+
+@pytest.mark.parametrize(("rank", "error"), [("0", processes.RankLostError), ("1", SystemExit)])
+def test_a_process_whose_torchrun_is_gone_does_not_wait_for_its_store(monkeypatch, rank, error):
+    monkeypatch.setattr(processes.time, "sleep", lambda _: None)
+    monkeypatch.setattr(processes, "stop_without_parent", lambda **_: None)
+    with socket.socket() as bound:  # and not listening: refused
+        bound.bind(("127.0.0.1", 0))
+        environment = {"WORLD_SIZE": 2, "RANK": rank, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": bound.getsockname()[1]}
+        for name, value in {**environment, "TORCHELASTIC_USE_AGENT_STORE": "True"}.items():
+            monkeypatch.setenv(name, str(value))
+        monkeypatch.setattr(processes, "rendezvous", lambda *_, **__: pytest.fail("would wait ten minutes"))
+        with pytest.raises(error), join_team("cpu"):
+            pass
+
+
+def ranks_of(launcher):
+    """The ids of the two processes that torchrun has started, as soon as there are two."""
+    deadline = time.monotonic() + 120
+    ranks = []
+    while len(ranks) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+        listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(launcher.pid)], capture_output=True, text=True)
+        ranks = list(map(int, listed.stdout.split()))
+    assert len(ranks) == 2
+    return ranks
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [0, 3])
+def test_the_processes_end_when_torchrun_is_killed_while_they_start(tmp_path, seconds):
+    command, settings = torchrun(tmp_path)
+    first = subprocess.Popen(command, **settings)
+    ranks = ranks_of(first)
+    time.sleep(seconds)
+    first.kill()
+    try:
+        first.communicate(timeout=60)  # ends when the ranks have closed their ends of the pipe
+    finally:
+        for rank in ranks:
+            with suppress(ProcessLookupError):
+                os.kill(rank, signal.SIGKILL)
+
+
 @pytest.mark.slow
 def test_the_processes_save_and_end_when_torchrun_itself_is_killed(tmp_path):
     command, settings = torchrun(tmp_path)
     first = subprocess.Popen(command, **settings)
     wait_for_a_checkpoint(tmp_path)
-    children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(first.pid)], capture_output=True, text=True).stdout
-    ranks = list(map(int, children.split()))
-    assert len(ranks) == 2
+    ranks = ranks_of(first)
     first.kill()
     first.communicate(timeout=60)  # ends when the ranks have closed their ends of the pipe
     deadline = time.monotonic() + 30

@@ -26,6 +26,9 @@ GRACE: Final = 60.0
 LAUNCHER: Final = "ROTA_LAUNCHER"
 """The environment variable with the id of the process that started the others."""
 
+GAIN: Final = "1.08 (0.85-1.16) times as fast as two threads in the benchmark (docs/benchmarks.md)"
+"""What two processes were; of the preset ``small``."""
+
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -41,6 +44,18 @@ def default_processes(config: RunConfig) -> int:
     if decided or cores() < 2 or student.preset != "small" or training.accumulate % 2:
         return 1
     return 2 if student.device == "cpu" or (student.device == "auto" and not _has_gpu()) else 1
+
+
+def advice_for_one(config: RunConfig) -> str | None:
+    """What would start two processes by itself; nothing where the benchmark says nothing, or one process was chosen."""
+    import torch
+
+    training = config.training
+    chosen = training.threads is not None or training.accumulate % 2 == 0 or "OMP_NUM_THREADS" in os.environ
+    if chosen or config.student.preset != "small" or torch.get_num_threads() < 2 or torch.cuda.is_available():
+        return None
+    settings = f"--set training.accumulate={2 * training.accumulate} --set training.tokens={training.tokens // 2}"
+    return f"one process; two were {GAIN}, and a new run with updates of the same size starts them with {settings}"
 
 
 def _has_gpu() -> bool:

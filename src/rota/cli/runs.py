@@ -19,7 +19,6 @@ from rota.cli.application import ConfigPath, Overrides, app
 
 if TYPE_CHECKING:
     from rota.config import RunConfig
-    from rota.report.study import StudyRun
     from rota.training.listeners import Display
     from rota.training.loop import Loop
     from rota.training.progress.stopping import Stopping
@@ -126,7 +125,7 @@ def train(
 
     Example: rota train my.yaml --set teacher=proportional --run runs/proportional
     """
-    from rota.cli.processes import default_processes
+    from rota.cli.processes import GAIN, default_processes
     from rota.plan import read_plan
     from rota.runs import Run
 
@@ -144,6 +143,8 @@ def train(
     if count_of_processes > 1:
         others = {"--until": until, "--stem": stem, "--plan": plan}
         options += [part for name, value in others.items() if value is not None for part in (name, str(value))]
+        if processes is None:
+            views.say(f"two processes: they were {GAIN}; --processes 1 keeps one")
         _train_in(count_of_processes, ["train", str(config), *options])
     train_with_display(settings, folder, until=until, again=again, stem=stem, plan=under, steps=count)
 
@@ -238,7 +239,7 @@ def train_with_display(
 
     def display(loop: Loop) -> Display:
         begun.append(loop.step)
-        _say_where_it_begins(loop, until)
+        _say_where_it_begins(config, loop, until)
         return _display(config, run, loop)
 
     stop = StopSignal()
@@ -273,19 +274,6 @@ def _say_how_it_ended(loop: Loop, run: Path, *, trained_now: bool) -> None:
         _say_why_it_stopped(loop, loop.stopping, run)
     else:
         views.say(what_next(found, views.program()))
-    if trained_now and loop.team.size == 1 and _suits_two_processes(found):
-        views.say(
-            "a run of this size takes less time in two processes with fewer threads each, which "
-            "--set training.accumulate=2 with half of training.tokens starts; see docs/processes.md"
-        )
-
-
-def _suits_two_processes(run: StudyRun) -> bool:
-    """On the CPU, with several threads and the preset for which docs/benchmarks.md shows it; ``base`` loses less."""
-    import torch
-
-    several = torch.get_num_threads() > 1 and not torch.cuda.is_available()
-    return several and run.setting("config.student.preset") == "small"
 
 
 def _say_why_it_stopped(loop: Loop, stopping: Stopping, run: Path) -> None:
@@ -295,12 +283,16 @@ def _say_why_it_stopped(loop: Loop, stopping: Stopping, run: Path) -> None:
     views.say("to go on all the same: the same command with --set training.early_stopping=null")
 
 
-def _say_where_it_begins(loop: Loop, until: int | None) -> None:
+def _say_where_it_begins(config: RunConfig, loop: Loop, until: int | None) -> None:
+    from rota.cli.processes import advice_for_one
+
     if until is not None and until > loop.steps:
         views.say(f"--until {until:,} is beyond the run, which ends at step {loop.steps:,} (training.steps)")
     together = f" with {loop.team.size} processes" if loop.team.size > 1 else ""
     if loop.step or together:
         views.say(f"{'resuming from' if loop.step else 'starting at'} step {loop.step:,}{together}")
+    elif advice := advice_for_one(config):
+        views.say(advice)
 
 
 def _display(config: RunConfig, run: Path, loop: Loop) -> Display:

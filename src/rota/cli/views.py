@@ -291,12 +291,17 @@ def teacher_table(name: str, config: type[TeacherConfig | CurriculumConfig]) -> 
     table = _table()
     for column in ("parameter", "default", "meaning"):
         table.add_column(column, style="cyan" if column == "parameter" else "")
+    replaced = _replaced_defaults(config)
     for parameter, field in config.model_fields.items():
         left_out = config.left_out() if issubclass(config, TeacherConfig) else ()
         if parameter not in ("name", *left_out):
             default = "(required)" if field.is_required() else _written(field.default)
+            default += " *" if parameter in replaced else ""
             table.add_row(f"  {parameter}", default, field.description or "")
     titled = _titled(f"{name}: {cleandoc(config.__doc__ or '')}", table)
+    if replaced:
+        note = "* for a run of the paper's length; variant scaled, the default, replaces it to suit the run, unless set"
+        titled = Group(*titled.renderables, Text(note))
     if config.card is None:
         return titled
     card, (small, large) = config.card, config.card.cost
@@ -307,6 +312,17 @@ def teacher_table(name: str, config: type[TeacherConfig | CurriculumConfig]) -> 
         f"source    {card.reference}",
     ]
     return Group(*titled.renderables[:1], Text("\n".join(said)), *titled.renderables[1:])
+
+
+def _replaced_defaults(config: type[TeacherConfig | CurriculumConfig]) -> set[str]:
+    """The settings of a learned teacher of the paper that a shorter run has otherwise; here one of 1,500 updates."""
+    from rota.teachers.base import LearnedConfig, fit
+
+    if not issubclass(config, LearnedConfig) or any(field.is_required() for field in config.model_fields.values()):
+        return set()
+    plain = config.model_validate({})
+    written = plain.model_dump(mode="json")
+    return {name for name, value in fit(plain, steps=1500, tokens=4000).items() if value != written[name]}
 
 
 def _added(small: str, large: str) -> str:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import atexit
 import gc
+import logging
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -29,6 +31,8 @@ from rota.student.hardware import refuse_number
 from rota.team import Result, Team
 from rota.types import FloatArray
 
+logger = logging.getLogger(__name__)
+
 TIMEOUT: Final = timedelta(minutes=10)
 """How long a process waits for the others before it takes one of them for lost."""
 
@@ -37,6 +41,8 @@ FOREVER: Final = timedelta(days=30)
 
 PARTING: Final = 60.0
 """Seconds that a process has for saving when torchrun itself was killed."""
+
+LEFT_ALONE: Final = "what started the processes of this run has ended before they were connected; start it again"
 
 # Kept until the interpreter ends (_let_go). Else the last to let go of a group may be DistributedDataParallel, which
 # then waits for gloo's thread with Python's lock in hand, while that thread may be waiting for the lock (torch 2.13).
@@ -54,13 +60,16 @@ def join_team(device: str = "auto") -> Iterator[Team]:
         yield Team()
         return
     backend = choose_backend(device)
+    joined = threading.Event()
+    stop_without_parent(joined=joined)
+    _require_agent()
     store, rank, size = next(rendezvous("env://", timeout=TIMEOUT))
     store = PrefixStore(f"rota/{len(_groups)}", store)
     distributed.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
     _groups.append(distributed.group.WORLD)
     atexit.register(_let_go)
+    joined.set()
     team = Processes(store, rank, size)
-    stop_without_parent()
     failed = False
     try:
         yield team
@@ -96,17 +105,23 @@ def stop_without_parent(
     every: float = 1.0,
     grace: float = PARTING,
     end: Callable[[int], object] = os._exit,
+    joined: threading.Event | None = None,
 ) -> threading.Thread:
     """Asks this process to stop, as SIGTERM does, soon after the process that started it has ended.
 
     A run then saves. A process that is still there after ``grace`` seconds waits for one that is not: it is ended.
-    ``rota train --processes`` tells its own id, so that it is missed also if it ends before this is called.
+    ``rota train --processes`` tells its own id, so that it is missed also if it ends before this is called. Until
+    ``joined`` is set there is nothing to save, and the wait for the others would not notice a signal: it is ended.
     """
     began = int(os.environ.get("ROTA_LAUNCHER") or parent())  # see rota.cli.processes
 
     def watch() -> None:
         while parent() == began:
             time.sleep(every)
+        if joined is not None and not joined.is_set():
+            logger.error(LEFT_ALONE)
+            end(1)
+            return
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(grace)
         end(1)
@@ -114,6 +129,27 @@ def stop_without_parent(
     thread = threading.Thread(target=watch, name="parent watch", daemon=True)
     thread.start()
     return thread
+
+
+def _require_agent(every: float = 1.0) -> None:
+    """Raises if torchrun has ended: its store is there before it starts a process, and while it lives.
+
+    A process that it started shortly before it was killed already has another parent, which is no reason to stop.
+    """
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return
+    for _ in range(3):
+        try:
+            socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])), timeout=5).close()
+        except ConnectionRefusedError:
+            time.sleep(every)
+        except OSError:  # such as a name that is not known, which the rendezvous tells
+            return
+        else:
+            return
+    if os.environ.get("RANK", "0") != "0":
+        raise SystemExit(1)  # the first process says why
+    raise RankLostError(LEFT_ALONE)
 
 
 def choose_backend(device: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import gzip
 import logging
-import math
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,6 +37,9 @@ MOST_SWOLLEN: Final = 200
 
 SURELY_SMALL: Final = 8_000_000
 """Bytes up to which it does not matter how far a file was compressed."""
+
+BLOCK: Final = 1_000_000
+"""Bytes of a gzip file that are decompressed at once, to see how large it is; one of no more is not checked."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _FIELD = re.compile(r"\{(.*?)\}")  # of a pattern
@@ -154,18 +156,27 @@ def read_lines(path: Path) -> Iterator[str]:
 
 def _bounded(file: BinaryIO | gzip.GzipFile, path: Path) -> Iterator[bytes]:
     """The lines of a file, unless one of them, or all of a gzip file, is larger than text ever is."""
-    read, most = 0, math.inf
-    if path.suffix == ".gz":
-        most = max(SURELY_SMALL, MOST_SWOLLEN * path.stat().st_size)
+    read, unchecked = 0, path.suffix == ".gz"
     for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE + 1), b""), start=1):
         if len(line) > LONGEST_LINE:
             size = f"more than {LONGEST_LINE:,} bytes"
             raise ValueError(f"{path}, line {number}: it has {size}; check that this is text, one sentence a line")
         read += len(line)
-        if read > most:
-            swollen = f"more than {MOST_SWOLLEN} bytes in each of its {path.stat().st_size:,}"
-            raise ValueError(f"{path} holds {swollen}, which text does not; if it is right, decompress it first")
+        if unchecked and read > BLOCK:
+            _refuse_swollen(path)
+            unchecked = False
         yield line
+
+
+def _refuse_swollen(path: Path) -> None:
+    """Reads a gzip file in blocks: one of short lines would take minutes to read line by line until it is too large."""
+    read, most = 0, max(SURELY_SMALL, MOST_SWOLLEN * path.stat().st_size)
+    with gzip.open(path, "rb") as file:
+        for block in iter(partial(file.read, BLOCK), b""):
+            read += len(block)
+            if read > most:
+                swollen = f"more than {MOST_SWOLLEN} bytes in each of its {path.stat().st_size:,}"
+                raise ValueError(f"{path} holds {swollen}, which text does not; if it is right, decompress it first")
 
 
 def decode_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
@@ -246,10 +257,15 @@ def files_of(patterns: Patterns, language: str, target: str) -> tuple[Path, ...]
     return files
 
 
-def unreadable(texts: Iterable[ParallelText]) -> list[str]:
-    """What is wrong with each of the texts that cannot be read to the end; texts of the same files are read once."""
+def unreadable(texts: Iterable[ParallelText], known: str) -> list[str]:
+    """What is wrong with each of the texts that cannot be read to the end; texts of the same files are read once.
+
+    A text that the message ``known`` already says is wrong is not read again.
+    """
     problems: dict[str, None] = {}
     for text in {(text.files, text.origin): text for text in texts}.values():
+        if known.startswith(tuple(f"{path}{after}" for path in text.files for after in (" ", ", "))):
+            continue
         try:
             for _ in text.read():
                 pass

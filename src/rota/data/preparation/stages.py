@@ -236,7 +236,7 @@ class Preparation:
         except ValueError as error:
             units = [Unit("clean", split, name) for split in SPLITS for name in having(self._corpus, split)]
             left = [self._corpus[unit.arm][unit.split] for unit in units if self._partial.result(unit) is None]
-            others = [problem.partition("; ")[0] for problem in unreadable(left) if problem != str(error)]
+            others = [problem.partition("; ")[0] for problem in unreadable(left, str(error)) if problem != str(error)]
             if not others:
                 raise
             raise ValueError(f"{error} (other texts cannot be used either: {some_of(others, '; ')})") from None
