@@ -6,6 +6,7 @@ import pytest
 
 from rota.cli import views
 from rota.teachers import TEACHERS
+from rota.teachers.curricula import CURRICULA
 from rota.teachers.card import FAMILIES, Card
 from rota.teachers.static import UniformConfig
 
@@ -40,6 +41,20 @@ def test_the_details_of_a_teacher_say_where_it_comes_from(rota):
     assert code == 0
     for words in ("Arivazhagan et al. 2019", "Static: the same shares", "decide_every", "1 is proportional"):
         assert words in " ".join(output.split())
+
+
+@pytest.mark.parametrize("name", [*TEACHERS, *CURRICULA])
+def test_every_default_in_the_details_is_one_that_a_config_could_have(rota, name):
+    """``PydanticUndefined`` stood where a default is made by a function."""
+    code, output, _ = rota("teachers", name)
+    assert code == 0
+    assert "Undefined" not in output
+
+
+def test_a_default_that_is_made_by_a_function_is_shown(rota):
+    _, output, _ = rota("teachers", "ccl-m")
+    (line,) = [line for line in output.splitlines() if line.strip().startswith("relatives")]
+    assert line.split()[1] == "{}"
 
 
 def test_the_details_of_an_unknown_teacher_name_the_nearest(rota):
