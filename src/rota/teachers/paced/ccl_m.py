@@ -118,7 +118,8 @@ class CCLMConfig(TeacherConfig):
         observes="dev losses",
         cost=("+17%", "+0.2%"),
         source="Zhang '21",
-        reference="Zhang et al. 2021, Competence-based Curriculum Learning for Multilingual Machine Translation",
+        reference="Zhang et al. 2021, Competence-based Curriculum Learning for Multilingual Machine Translation; "
+        "our reading of notes on it",
     )
     name: Literal["ccl-m"] = "ccl-m"
     baseline: dict[Arm, float] | Path = Field(
