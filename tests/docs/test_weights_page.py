@@ -6,6 +6,7 @@ import re
 
 import pytest
 from doc_pages import DOCS, blocks
+from ruamel.yaml import YAML
 
 from rota.teachers import teacher_from
 from rota.teachers.weights.config import SIGNALS
@@ -50,6 +51,33 @@ def test_a_section_names_its_source_and_what_is_our_reading(name):
 @pytest.mark.parametrize("name", set(PRESETS) - {"jean-implicit"})
 def test_a_section_says_what_the_variant_of_the_source_has(name):
     assert "`variant: source`:" in SECTIONS[name]
+
+
+def written(section):
+    """The teachers that are written out within sentences."""
+    found = re.findall(r"`(?:teacher: )?(\{name: .*?\})`", section)
+    return [teacher_from(YAML(typ="safe", pure=True).load(text)) for text in found]
+
+
+def test_where_multiuat_starts_can_be_changed_as_the_page_says():
+    assert "`--temperature` is 1 unless it is given" in SECTIONS["multiuat"]
+    [text] = re.findall(r"`prior: (\{.*?\})`", SECTIONS["multiuat"])
+    prior = YAML(typ="safe", pure=True).load(text)
+    for variant in ("rota", "source"):
+        teacher = teacher_from({"name": "multiuat", "variant": variant, "prior": prior})
+        assert (teacher.prior.name, teacher.prior.temperature) == ("temperature", 5)
+        assert teacher_from({"name": "multiuat", "variant": variant}).prior.name == "proportional"
+
+
+def test_the_constants_of_dynamix_sfts_paper_are_settings_and_its_order_is_none():
+    assert "We smooth first" in SECTIONS["dynamix-sft"]
+    [teacher] = written(SECTIONS["dynamix-sft"])
+    assert (teacher.smoothing, 1 / teacher.temperature, 8 * teacher.floor) == (0.05, 4, pytest.approx(0.3))
+    assert teacher.reweight_every.steps(10_000) == 50
+
+
+def test_every_teacher_that_the_page_writes_out_exists():
+    assert len(written(PAGE)) >= 3
 
 
 def test_all_signals_and_rules_are_explained():

@@ -1,4 +1,4 @@
-"""Six presets with ``variant: source``, from their formulas in plain Python, without floors.
+"""Presets with ``variant: source``, from their formulas in plain Python, without floors.
 
 As in ``weight_traces.py`` nothing comes from ``rota.teachers.weights``; the formulas are written out a second time
 here, without those of Rota's variants.
@@ -7,7 +7,7 @@ here, without those of Rota's variants.
 import math
 from typing import ClassVar
 
-from weight_traces import Gradients, Trace, normalised
+from weight_traces import Gradients, Trace, UncertainAdam, normalised
 
 
 class Published(Trace):
@@ -122,7 +122,7 @@ class Zaremoodi(Gradients):
 class DynamixSFT(Gradients):
     """p = prior x exp(Q), Q from 0 to 1 over the arms: |g|^2 / loss, of which 0.3 of the newest counts."""
 
-    floor = 0.0
+    newest, beta, floor = 0.3, 1.0, 0.0
 
     def prior(self):
         return dict(self.sizes)
@@ -133,9 +133,23 @@ class DynamixSFT(Gradients):
     def change(self, decision):
         for arm in self.arms:
             self.gains[arm].append(self.room.effect(arm, arm) / (self.room.loss(arm) + 1e-8))
-        r = {arm: smoothed(gains, 0.3) for arm, gains in self.gains.items()}
+        r = {arm: smoothed(gains, self.newest) for arm, gains in self.gains.items()}
         worst, best = min(r.values()), max(r.values())
-        self.q = normalised({arm: self.sizes[arm] * math.exp((r[arm] - worst) / (best - worst)) for arm in self.arms})
+        tilt = {arm: math.exp(self.beta * (value - worst) / (best - worst)) for arm, value in r.items()}
+        self.q = normalised({arm: self.sizes[arm] * tilt[arm] for arm in self.arms})
+
+
+class DynamixSFTOfThePaper(DynamixSFT):
+    """p = 0.7 prior x exp(4 Q) + 0.3 / K, with 0.05 of the newest, but smoothed before it is scaled."""
+
+    newest, beta, every, floor = 0.05, 4.0, 10, 0.3 / 4
+
+
+class MultiUATFromTemperature5(UncertainAdam):
+    """The actor starts at size ^ (1 / temperature), as that of the published code does with --temperature 5."""
+
+    def prior(self):
+        return self.temperature_5()
 
 
 def smoothed(values, weight):

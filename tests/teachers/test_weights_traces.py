@@ -31,6 +31,10 @@ CASES = {
     "multidds-s, as published": (traces.Adam, {"variant": "source", "reweight_every": 4}),
     "multiuat": (traces.Uncertain, {}),
     "multiuat, as published": (traces.UncertainAdam, {"variant": "source", "reweight_every": 4}),
+    "multiuat, from temperature 5": (
+        published.MultiUATFromTemperature5,
+        {"variant": "source", "reweight_every": 4, "prior": {"name": "temperature", "temperature": 5}},
+    ),
     "zaremoodi": (traces.Zaremoodi, {}),
     "zaremoodi, as published": (published.Zaremoodi, {"variant": "source"}),
     "pike": (traces.PiKE, {}),
@@ -39,6 +43,10 @@ CASES = {
     "doge, as published": (traces.DoGEAsPublished, {"variant": "source"}),
     "dynamix-sft": (traces.DynamixSFT, {}),
     "dynamix-sft, as published": (published.DynamixSFT, {"variant": "source"}),
+    "dynamix-sft, with the paper's constants": (
+        published.DynamixSFTOfThePaper,
+        {"variant": "source", "smoothing": 0.05, "temperature": 0.25, "floor": 0.075, "reweight_every": 10},
+    ),
 }
 
 
