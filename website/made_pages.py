@@ -19,6 +19,7 @@ from rota.cli import app
 from rota.teachers import TEACHERS
 from rota.teachers.card import ADVICE, FAMILIES, Card
 from rota.teachers.curricula import CURRICULA
+from rota.teachers.weights.presets import PRESETS
 
 DOCS: Final = Path(__file__).parents[1] / "docs"
 BEGIN: Final = "<!-- made by `make pages`: change the program, not these lines -->"
@@ -28,7 +29,8 @@ SECTIONS: Final = ("Example", "Options", "What it writes", "Interrupted, repeate
 EXPLAINED: Final[Mapping[str, str]] = {
     "static": "teachers.md",
     "scripted": "teachers.md#scripted-schedules",
-    "weights": "teachers.md#weights",
+    "weights": "weights.md",
+    **{name: f"weights.md#{name}" for name in PRESETS},
     "curricula": "teachers.md#curricula",
     "controls": "teachers.md#controls",
     "tscl": "teachers.md#tscl",

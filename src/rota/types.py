@@ -285,7 +285,7 @@ class Observation:
 
 
 class Alarm(NamedTuple):
-    """Trouble that a run has noticed: raised once for each kind and arm."""
+    """Trouble that a run has noticed: raised once for each kind and arm, those of :data:`CHANGES` every time."""
 
     step: int
     kind: str  # such as "one-arm", "rising-loss"
@@ -293,9 +293,16 @@ class Alarm(NamedTuple):
     text: str  # what was seen, and what to do: one or two plain sentences
 
 
+CHANGES: Final = frozenset({"maintenance", "learning-again"})
+"""Kinds of alarms that report a change of state; an arm can change more than once, and each time counts."""
+
+
 @runtime_checkable
 class RaisesAlarms(Protocol):
-    """A teacher that says when something is wrong with itself. It may say the same again: only the first is heard."""
+    """A teacher that says when something is wrong with itself. It may say the same again: only the first is heard.
+
+    One of :data:`CHANGES` is heard every time, so it is said only after the ``tell`` at which the change was made.
+    """
 
     def alarms(self, step: int) -> Iterable[Alarm]:
         """Called after each ``tell``."""

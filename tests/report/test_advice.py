@@ -170,6 +170,11 @@ def test_text_whose_lines_are_not_aligned_is_not_to_be_collected(tmp_path, full)
     assert [finding.arms for finding in advice.of("unaligned")] == [("az",)]
 
 
+def test_an_arm_that_caps_put_into_maintenance_is_learned_by_heart_too(tmp_path, full):
+    advice = advise(facts_of(tmp_path, **{**full, "alarms": [alarm("maintenance", "az")]}))
+    assert [finding.arms for finding in advice.of("by-heart")] == [("az",)]
+
+
 def test_an_arm_that_helped_first_and_hurt_later_is_named(tmp_path, full):
     faded = [observation(step, az=[3.0 if step < 11 else -0.2], tr=[1.0]) for step in range(1, 21)]
     (finding,) = advise(facts_of(tmp_path, "faded", **{**full, "observations": faded})).of("turned")

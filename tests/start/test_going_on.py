@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from pathlib import Path
@@ -78,6 +79,29 @@ def test_without_new_languages_nothing_changes_on_the_way(tmp_path, before):
     after = go_on(tmp_path, before.folder, steps=1, languages={"az": 200, "tr": 200}, teacher="proportional")
     old, new = dev_losses(before)[60], dev_losses(after)[0]
     assert new == pytest.approx(old, abs=1e-6)
+
+
+def test_an_actor_and_a_critic_select_sentences_for_a_trained_model(tmp_path, before):
+    """Zhao et al. 2020 use it for models that know something; the example of docs/start.md is this run."""
+    curriculum = {"name": "actor-critic", "every": 2, "refresh_every": 6, "tokens": 60}
+    student = {"start": str(before.folder), "learning_rate": {"peak": 0.005}}
+    teacher = {"name": "temperature", "temperature": 5, "curriculum": curriculum}
+    languages, more = {"az": 200, "tr": 200}, {"teacher": teacher, "training": {"steps": 12}}
+    config = settings(tmp_path, languages, student, **more)
+    whole, halves = Run(tmp_path / "whole"), Run(tmp_path / "halves")
+    api.train(config, whole.folder)
+    assert dev_losses(whole)[0] == pytest.approx(dev_losses(before)[60], abs=1e-6), "it begins where the model was"
+    steps = list(whole.read("steps"))
+    assert "scoring" not in steps[0], "before the first dev loss nothing is selected"
+    assert all(set(entry["scoring"]["weights"]) == {"length", "rarity", "loss"} for entry in steps[1:])
+    assert len({json.dumps(entry["scoring"]) for entry in steps[1:]}) >= 5, "the actor hardly ever changed its mind"
+    learner = whole.checkpoint().load()["teacher"]["learner"]
+    assert len(learner["memory"]) == 5, "a gain for every two updates but the first"
+    assert any(any(row) for row in learner["matrix"]), "the actor has learned nothing"
+    for until in (5, None):
+        api.train(config, halves.folder, until=until)
+    for record in ("steps", "observations", "validations"):
+        assert halves.find_record(record).read_bytes() == whole.find_record(record).read_bytes()
 
 
 def test_a_run_that_goes_on_is_the_same_cut_in_two_and_needs_its_start_no_longer(tmp_path, before):

@@ -7,8 +7,11 @@ import pytest
 
 from rota.measures import DevLoss, TrainSampleLoss
 from rota.settings import ConfigError
+from rota.simulation.simulate import simulate_config
+from rota.simulation.worlds import make_world
 from rota.teachers import Classroom, SizeChange
 from rota.teachers.caps import CapsConfig
+from rota.training.alarms import Alarm, Alarms
 from rota.types import Decision, Observation
 
 # An update has 10 tokens, the run 10,000. UniMax with 16 epochs: a third each would be 3,333; az can take 1,600 only,
@@ -74,6 +77,69 @@ def test_the_trace_of_an_arm_that_is_learned_by_heart_and_then_forgotten():
     # than 0.01 above the 4.6 with which it went into maintenance.
     assert shares == [floored(each) for each in [*[START] * 4, MAINTAINED, MAINTAINED, AGAIN, AGAIN]]
     assert room.step == 400, "a look every twentieth of the run"
+
+
+def said_at(room, dev, train):
+    """Every alarm of a run, as its loop would let it through."""
+    alarms, found = Alarms(), []
+    for each in zip(dev, train, strict=True):
+        room.look(*each)
+        found += alarms.told(room.step, None, room.teacher)
+        assert not list(room.teacher.alarms(room.step + 1)), "only after the look at which it changed"
+    return found
+
+
+def test_every_change_of_state_is_said_once():
+    # The best dev loss before the last three looks was that of the second, at step 100; 4.6 - 4.1 is the gap at the
+    # fifth; 150 of 100 tokens are 1.5 epochs; 0.97 of a tenth and the floor. Then 4.62 after 4.6.
+    learned, again = said_at(Room(build()), DEV, TRAIN)
+    assert learned == Alarm(
+        250,
+        "maintenance",
+        "az",
+        "az: learned by heart since step 100 (gap 0.5 nats), 2 epochs; now in maintenance, with 10.7 % of the updates",
+    )
+    assert again == Alarm(
+        350,
+        "learning-again",
+        "az",
+        "az: its dev loss has risen by 0.02 nats in maintenance; it is learning again, with 9.4 % of the updates",
+    )
+
+
+def test_an_arm_that_is_learned_by_heart_twice_is_reported_twice():
+    falling = [6.0 - 0.1 * number for number in range(12)]
+    dev = [5.0, 4.5, 4.5, 4.498, 4.6, 4.7, *[4.5] * 4]
+    kinds = [(alarm.step, alarm.kind) for alarm in said_at(Room(build()), dev, falling[:10])]
+    assert kinds == [(250, "maintenance"), (300, "learning-again"), (500, "maintenance")]
+
+
+def test_in_the_last_part_of_the_run_no_state_changes_a_share_and_what_is_said_is_so():
+    falling = [6.0 - 0.1 * number for number in range(20)]
+    dev = [5.0 - 0.1 * number for number in range(14)] + [3.7] * 3 + [4.0] * 3
+    room = Room(build())
+    [learned] = said_at(room, dev, falling)
+    assert (learned.step, learned.kind) == (850, "maintenance")
+    assert learned.text.endswith("; it keeps its share, because this is the last part of the run")
+    assert room.teacher.progress["az"].learning, "its dev loss has risen since then, which changes nothing any more"
+
+
+def test_when_the_last_arm_goes_into_maintenance_all_have_their_first_shares_and_the_alarm_says_so():
+    room = Room(build())
+    room.teacher.progress["be"].learning = room.teacher.progress["tr"].learning = False
+    [learned] = said_at(room, DEV[:5], TRAIN[:5])
+    assert learned.text.endswith("now in maintenance like all others, so all have the shares of the beginning again")
+
+
+@pytest.mark.parametrize(("every", "steps"), [(4, [12, 20, 32]), (1, [10, 20, 30])])
+def test_the_step_since_which_an_arm_is_learned_is_that_of_the_observation(every, steps):
+    teacher = build(observe_every=every, look_every=10)
+    assert [teacher._looked(steps[-1], looks) for looks in (2, 1, 0)] == steps
+
+
+def test_the_simulation_tells_who_is_learned_by_heart():
+    result = simulate_config(CapsConfig(), make_world("repeated", 2_000), 2_000)
+    assert any("learned by heart since step" in alarm and "now in maintenance" in alarm for alarm in result.alarms)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from rota.cli import views
 from rota.teachers import TEACHERS
 from rota.teachers.card import FAMILIES, Card
+from rota.teachers.curricula import CURRICULA
 from rota.teachers.static import UniformConfig
 
 CARD = Card("static", "every language equally", "nothing", ("0", "0"), "Wu '21", "Wu et al. 2021")
@@ -49,6 +50,34 @@ def test_the_details_mark_the_defaults_that_the_length_of_the_run_replaces(rota)
     assert "decide_every" not in marked, "10, as in the paper, in a shorter run too"
     assert "* for a run of the paper's length; variant scaled" in " ".join(lines)
     assert " * " not in rota("teachers", "uniform")[1]
+
+
+@pytest.mark.parametrize("name", [*TEACHERS, *CURRICULA])
+def test_every_default_in_the_details_is_one_that_a_config_could_have(rota, name):
+    """``PydanticUndefined`` stood where a default is made by a function."""
+    code, output, _ = rota("teachers", name)
+    assert code == 0
+    assert "Undefined" not in output
+
+
+def test_a_default_that_is_made_by_a_function_is_shown(rota):
+    _, output, _ = rota("teachers", "ccl-m")
+    (line,) = [line for line in output.splitlines() if line.strip().startswith("relatives")]
+    assert line.split()[1] == "{}"
+
+
+UNCERTAIN = (
+    *("two-phase", "jean-explicit", "jean-implicit", "zaremoodi", "dynamix-sft", "kumar", "ccl-m", "weight-change"),
+    *("norm", "relative-loss", "actor-critic", "dropout-variance"),
+)
+"""Schedules of which we read an abstract, notes or a review, and whose formulas are therefore partly ours."""
+
+
+@pytest.mark.parametrize("name", UNCERTAIN)
+def test_the_details_say_where_the_formulas_are_our_reading_of_a_source(rota, name):
+    _, output, _ = rota("teachers", name)
+    source = " ".join(output.split()).partition(" source ")[2].partition(" parameter default meaning ")[0]
+    assert "our reading" in source
 
 
 def test_the_details_of_an_unknown_teacher_name_the_nearest(rota):

@@ -1,5 +1,6 @@
 """Every preset of the teacher ``weights`` beside a trace from its formula, value for value."""
 
+import published_traces as published
 import pytest
 import weight_traces as traces
 
@@ -14,27 +15,51 @@ CASES = {
     "odm": (traces.ODM, {}),
     "odm, as published": (traces.ODMAsPublished, {"variant": "source", "start": 10}),
     "chi-ibr": (traces.ChiIBR, {"baseline": traces.ChiIBR.baseline}),
+    "chi-ibr, as published": (published.ChiIBR, {"variant": "source", "baseline": published.ChiIBR.baseline}),
     "jean-explicit": (traces.Jean, {"baseline": traces.Jean.baseline}),
+    "jean-explicit, as published": (
+        published.JeanExplicit,
+        {"variant": "source", "baseline": published.JeanExplicit.baseline},
+    ),
     "loss-softmax": (traces.LossSoftmax, {}),
     "loss-softmax, as published": (traces.LossSoftmaxAsPublished, {"variant": "source"}),
     "relative-decrease": (traces.RelativeDecrease, {}),
+    "relative-decrease, as published": (published.RelativeDecrease, {"variant": "source"}),
     "skill-it": (traces.SkillIt, {"related": [["az", "tr"]]}),
     "skill-it, as published": (traces.SkillItAsPublished, {"variant": "source", "related": [["az", "tr"]]}),
     "multidds-s": (traces.Drift, {}),
     "multidds-s, as published": (traces.Adam, {"variant": "source", "reweight_every": 4}),
     "multiuat": (traces.Uncertain, {}),
     "multiuat, as published": (traces.UncertainAdam, {"variant": "source", "reweight_every": 4}),
+    "multiuat, from temperature 5": (
+        published.MultiUATFromTemperature5,
+        {"variant": "source", "reweight_every": 4, "prior": {"name": "temperature", "temperature": 5}},
+    ),
     "zaremoodi": (traces.Zaremoodi, {}),
+    "zaremoodi, as published": (published.Zaremoodi, {"variant": "source"}),
     "pike": (traces.PiKE, {}),
     "pike, as published": (traces.PiKEAsPublished, {"variant": "source"}),
     "doge": (traces.DoGE, {}),
     "doge, as published": (traces.DoGEAsPublished, {"variant": "source"}),
     "dynamix-sft": (traces.DynamixSFT, {}),
+    "dynamix-sft, as published": (published.DynamixSFT, {"variant": "source"}),
+    "dynamix-sft, with the paper's constants": (
+        published.DynamixSFTOfThePaper,
+        {"variant": "source", "smoothing": 0.05, "temperature": 0.25, "floor": 0.075, "reweight_every": 10},
+    ),
 }
 
 
-def test_every_preset_has_a_trace():
-    assert {case.partition(",")[0] for case in CASES} | {"jean-implicit"} == set(PRESETS)
+def test_every_preset_has_a_trace_and_one_as_published():
+    ours = {case for case in CASES if "," not in case}
+    theirs = {case.partition(",")[0] for case in CASES if case.endswith(", as published")}
+    assert ours | {"jean-implicit"} == theirs | {"jean-implicit"} == set(PRESETS)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_as_published_a_preset_measures_the_weights_after_the_last_update(name):
+    measures = Rehearsal({"name": name, "variant": "source"}).teacher.watches
+    assert {getattr(measure, "weights", "raw") for measure in measures} == {"raw"}
 
 
 def beside_its_trace(name, trace, settings, turns=60):
@@ -66,6 +91,22 @@ def test_jeans_implicit_weights_scale_the_loss_and_leave_the_sampling_alone():
         assert decision.probability == pytest.approx(prior[decision.arm])
         wanted = {arm: min(5.0, max(0.2, decision.scores[arm] / share)) for arm, share in prior.items()}
         assert decision.weights == pytest.approx(wanted)
+
+
+def test_jeans_implicit_weights_as_published():
+    settings = {"variant": "source", "baseline": published.JeanImplicit.baseline}
+    room = Rehearsal({"name": "jean-implicit", **settings})
+    expected = published.JeanImplicit(room)
+    found = []
+    for _ in range(60):
+        decision = room.ask()
+        assert decision.probability == pytest.approx(1 / 4)
+        assert decision.weights == pytest.approx(expected.weights(), rel=1e-9)
+        found.append(tuple(decision.weights.values()))
+        room.play()
+        expected.after(decision, [])
+        room.tell()
+    assert len(set(found)) > 3, "the weights hardly ever changed"
 
 
 class ImplicitJean(traces.Jean):

@@ -8,6 +8,7 @@ import pytest
 from rota import api
 from rota.config import parse_config
 from rota.runs.records import read_record
+from rota.teachers.weights.presets import PRESETS
 
 VALUES = {
     "data": {
@@ -27,11 +28,16 @@ TEACHERS = {
     "exp3-s": {"decide_every": 2, "tokens": 100},
     "odm": {},
     "chi-ibr": {"reweight_every": 4, "baseline": {"lala": 1.0, "lato": 2.0, "kiki": 3.0}},
+    "jean-explicit": {"reweight_every": 3, "tokens": 100},
     "jean-implicit": {"reweight_every": 3, "tokens": 100},
+    "loss-softmax": {"reweight_every": 3, "tokens": 100},
+    "relative-decrease": {"reweight_every": 3, "tokens": 100},
     "multidds-s": {"reweight_every": 3, "tokens": 40, "map": True},
     "multiuat": {"reweight_every": 3, "tokens": 40, "samples": 2, "prior": "uniform"},
+    "zaremoodi": {"reweight_every": 3, "tokens": 40},
     "pike": {"reweight_every": 3, "tokens": 40},
     "doge": {"reweight_every": 3, "tokens": 40},
+    "dynamix-sft": {"reweight_every": 3, "tokens": 40},
     "weights": {"signal": "alignment", "rule": "mirror", "reweight_every": 4, "tokens": 40, "scale": "across-arms"},
     "skill-it": {"reweight_every": 2, "tokens": 100, "related": [["lala", "lato"]]},
 }
@@ -52,6 +58,10 @@ def data(tmp_path_factory):
         return folder / run
 
     return SimpleNamespace(train=train)
+
+
+def test_every_preset_is_cut_and_resumed():
+    assert set(TEACHERS) == {*PRESETS, "weights"}
 
 
 @pytest.mark.parametrize("name", TEACHERS)

@@ -295,7 +295,7 @@ def teacher_table(name: str, config: type[TeacherConfig | CurriculumConfig]) -> 
     for parameter, field in config.model_fields.items():
         left_out = config.left_out() if issubclass(config, TeacherConfig) else ()
         if parameter not in ("name", *left_out):
-            default = "(required)" if field.is_required() else _written(field.default)
+            default = "(required)" if field.is_required() else _written(field.get_default(call_default_factory=True))
             default += " *" if parameter in replaced else ""
             table.add_row(f"  {parameter}", default, field.description or "")
     titled = _titled(f"{name}: {cleandoc(config.__doc__ or '')}", table)

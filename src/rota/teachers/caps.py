@@ -9,7 +9,7 @@ loss rises, it is learning again, with half its share. The last part of the run 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from rota.teachers.base import Classroom, SizeChange, TeacherConfig
 from rota.teachers.card import Card
 from rota.teachers.rewards import measured
 from rota.teachers.scripted.unimax import unimax
-from rota.types import Arm, Decision, Observation, State
+from rota.types import Alarm, Arm, Decision, Observation, State
 
 MANY_ARMS = 50
 """With more of them no floor is above half of the uniform share; with so many, that share is the default floor."""
@@ -81,6 +81,14 @@ class Look(NamedTuple):
     train: float
 
 
+class Change(NamedTuple):
+    """Of the state of an arm, at a look."""
+
+    learned: bool  # whether it goes into maintenance; if not, it is learning again
+    looks: int  # since which its dev loss has not improved; 0 if it is learning again
+    nats: float  # its dev loss minus its training loss; if it is learning again, by how much its dev loss rose
+
+
 class Progress:
     """Where one arm stands."""
 
@@ -90,13 +98,18 @@ class Progress:
         self.looks: list[Look] = []  # since it last changed
         self.entered = math.inf  # its dev loss when it went into maintenance
 
-    def look(self, now: Look, *, seen_once: bool, patience: int, better: float) -> None:
+    def look(self, now: Look, *, seen_once: bool, patience: int, better: float) -> Change | None:
         """``seen_once``: the arm has been through its text, so that its training sentences are ones it has seen."""
         self.looks.append(now)
+        change = None
         if self.learning and seen_once and _stopped(self.looks, patience, better):
+            devs = [look.dev for look in self.looks[:-patience]]
+            change = Change(True, len(self.looks) - 1 - devs.index(min(devs)), now.dev - now.train)
             self.learning, self.entered, self.looks = False, now.dev, []
         elif not self.learning and now.dev > self.entered + 2 * better:
+            change = Change(False, 0, now.dev - self.entered)
             self.learning, self.factor, self.looks = True, self.factor / 2, []
+        return change
 
     def state(self) -> State:
         looks = [list(look) for look in self.looks]
@@ -136,6 +149,7 @@ class Caps:
         self.train = TrainSampleLoss(tokens=config.tokens, weights=config.weights)
         self.progress = {arm: Progress() for arm in self.arms}
         self._looking = True  # whether the next observation is a look
+        self._changes: list[Alarm] = []  # of the last look; they are asked for at once, and not saved
         self._rng = rng
 
     @property
@@ -144,7 +158,7 @@ class Caps:
 
     def shares(self, step: int) -> dict[Arm, float]:
         """Of the choice after ``step`` completed updates."""
-        finishing = step >= self.last or not any(progress.learning for progress in self.progress.values())
+        finishing = self._finishing(step)
         learning = [arm for arm in self.arms if finishing or self.progress[arm].learning]
         factors = {arm: 1.0 if finishing else self.progress[arm].factor for arm in learning}
         kept = {arm: self._upkeep(arm) for arm in self.arms if arm not in factors}
@@ -154,6 +168,10 @@ class Caps:
         taken = {arm: left * value / sum(weighted.values()) for arm, value in weighted.items()}
         floor = self.config.least(len(self.arms))
         return {arm: (1 - floor * len(self.arms)) * {**kept, **taken}[arm] + floor for arm in self.arms}
+
+    def _finishing(self, step: int) -> bool:
+        """Whether all arms have the shares of the beginning: in the last part, or if nothing is left to learn."""
+        return step >= self.last or not any(progress.learning for progress in self.progress.values())
 
     def _upkeep(self, arm: Arm) -> float:
         """The share of an arm in maintenance: a pass in every tenth of the run, but no more than it had at first."""
@@ -178,13 +196,41 @@ class Caps:
                 if not math.isfinite(losses.get(arm, math.nan)):
                     said = f"step {observation.step}: the {name} of {arm} is {losses.get(arm)}"
                     raise ValueError(f"{said}; was it measured, or did the student diverge?")
+        changes: dict[Arm, Change] = {}
         for arm, progress in self.progress.items():
-            progress.look(
+            change = progress.look(
                 Look(float(dev[arm]), float(train[arm])),
                 seen_once=observation.seen.get(arm, 0) >= self.tokens[arm],
                 patience=self.config.patience,
                 better=self.config.better,
             )
+            if change is not None:
+                changes[arm] = change
+        told = {arm: change for arm, change in changes.items() if change.learned or observation.step < self.last}
+        self._changes = [self._said(arm, change, observation) for arm, change in told.items()]
+
+    def alarms(self, step: int) -> Iterable[Alarm]:
+        """What changed at the last look, if it was at this step: arms learned by heart, and arms that learn again."""
+        return [change for change in self._changes if change.step == step]
+
+    def _said(self, arm: Arm, change: Change, observation: Observation) -> Alarm:
+        step, share = observation.step, f"{100 * self.shares(observation.step)[arm]:.1f} % of the updates"
+        if not change.learned:
+            said = f"{arm}: its dev loss has risen by {change.nats:.2f} nats in maintenance"
+            return Alarm(step, "learning-again", arm, f"{said}; it is learning again, with {share}")
+        now = f"now in maintenance, with {share}"
+        if step >= self.last:
+            now = "it keeps its share, because this is the last part of the run"
+        elif self._finishing(step):
+            now = "now in maintenance like all others, so all have the shares of the beginning again"
+        since, epochs = self._looked(step, change.looks), observation.seen.get(arm, 0) / self.tokens[arm]
+        said = f"{arm}: learned by heart since step {since:,} (gap {change.nats:.1f} nats), {epochs:.0f} epochs"
+        return Alarm(step, "maintenance", arm, f"{said}; {now}")
+
+    def _looked(self, step: int, looks: int) -> int:
+        """The step of the look so many looks before the one at ``step``: the first observation when one was due."""
+        due = (step // self.every - looks) * self.every
+        return -(-due // self._observed_every) * self._observed_every
 
     def state_dict(self) -> State:
         progress = {arm: progress.state() for arm, progress in self.progress.items()}

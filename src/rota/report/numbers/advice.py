@@ -80,7 +80,7 @@ class ArmFacts:
 
     @property
     def by_heart(self) -> bool:
-        return "by-heart" in self.alarms
+        return not {"by-heart", "maintenance"}.isdisjoint(self.alarms)
 
     @property
     def unaligned(self) -> bool:

@@ -186,7 +186,8 @@ class ActorCriticConfig(CurriculumConfig):
         observes="joint loss",
         cost=("~+25%", "~+17%"),
         source="Zhao '20",
-        reference="Zhao et al. 2020, Reinforced Curriculum Learning on Pre-trained Neural Machine Translation Models",
+        reference="Zhao et al. 2020, Reinforced Curriculum Learning on Pre-trained Neural Machine Translation Models; "
+        "our reading of the abstract, and simpler",
     )
     name: Literal["actor-critic"] = "actor-critic"
     features: tuple[Feature, ...] = Field(

@@ -36,7 +36,8 @@ class DropoutVarianceConfig(CurriculumConfig):
         observes="dropout",
         cost=("+216%", "~170%"),
         source="Wan '20",
-        reference="Wan et al. 2020, Self-Paced Learning for Neural Machine Translation",
+        reference="Wan et al. 2020, Self-Paced Learning for Neural Machine Translation; our reading of notes "
+        "on its code",
     )
     name: Literal["dropout-variance"] = "dropout-variance"
     samples: int = Field(5, ge=2, description="passes with dropout over every batch, before its update")

@@ -97,7 +97,7 @@ class NormConfig(CurriculumConfig):
         observes="embeddings",
         cost=("+0.5%", "~0"),
         source="Liu '20",
-        reference="Liu et al. 2020, Norm-Based Curriculum Learning for Neural Machine Translation",
+        reference="Liu et al. 2020, Norm-Based Curriculum Learning for Neural Machine Translation; our reading",
     )
     name: Literal["norm"] = "norm"
     growth: float = Field(

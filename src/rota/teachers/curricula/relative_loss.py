@@ -84,7 +84,8 @@ class RelativeLossConfig(CurriculumConfig):
         observes="train set",
         cost=("~+30%", "~+30%"),
         source="Xu '20",
-        reference="Xu et al. 2020, Dynamic Curriculum Learning for Low-Resource Neural Machine Translation",
+        reference="Xu et al. 2020, Dynamic Curriculum Learning for Low-Resource Neural Machine Translation; our "
+        "reading of the abstract",
     )
     name: Literal["relative-loss"] = "relative-loss"
     every: DurationField = Field(

@@ -311,7 +311,8 @@ class KumarConfig(DQNConfig):
         observes="train text",
         cost=("+33%", "+5%"),
         source="Kumar '19",
-        reference="Kumar et al. 2019, Reinforcement Learning based Curriculum Optimization for NMT",
+        reference="Kumar et al. 2019, Reinforcement Learning based Curriculum Optimization for NMT; our reading of "
+        "the abstract and of what the paper quotes",
     )
     name: Literal["kumar"] = "kumar"  # type: ignore[assignment]
     warmup: WarmupField = Field(None, description="steps on the high-resource languages first; null for none")

@@ -118,7 +118,8 @@ class CCLMConfig(TeacherConfig):
         observes="dev losses",
         cost=("+17%", "+0.2%"),
         source="Zhang '21",
-        reference="Zhang et al. 2021, Competence-based Curriculum Learning for Multilingual Machine Translation",
+        reference="Zhang et al. 2021, Competence-based Curriculum Learning for Multilingual Machine Translation; "
+        "our reading of notes on it",
     )
     name: Literal["ccl-m"] = "ccl-m"
     baseline: dict[Arm, float] | Path = Field(
@@ -129,7 +130,8 @@ class CCLMConfig(TeacherConfig):
         0.85, gt=0, le=1, description="mean competence of the high-resource languages that admits a low-resource one"
     )
     relatives: dict[Arm, tuple[Arm, ...]] = Field(
-        default_factory=dict, description="for a low-resource language, those that admit it; by default all others"
+        default_factory=dict,
+        description="for a low-resource language, the high-resource ones that admit it; by default all of them",
     )
     floor: float = Field(0.01, ge=0, lt=1, description="least share of an admitted language")
     every: DurationField = Field(Duration("2%"), description="steps between two looks at the dev losses")

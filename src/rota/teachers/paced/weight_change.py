@@ -79,7 +79,8 @@ class WeightChangeConfig(TeacherConfig):
         observes="weights",
         cost=("+0.6%", "0"),
         source="Atrio '24",
-        reference="Atrio et al. 2024, Can the Variation of Model Weights be used as a Criterion for Self-Paced NMT?",
+        reference="Atrio et al. 2024, Can the Variation of Model Weights be used as a Criterion for Self-Paced NMT?; "
+        "our reading of the abstract",
     )
     name: Literal["weight-change"] = "weight-change"
     follows_run: ClassVar[tuple[str, ...]] = ("decide_every",)

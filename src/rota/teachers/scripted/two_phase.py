@@ -89,7 +89,8 @@ class TwoPhaseConfig(OpenLoopConfig):
         observes="nothing",
         cost=("0", "0"),
         source="Choi '23",
-        reference="Choi et al. 2023, Order Matters in the Presence of Dataset Imbalance",
+        reference="Choi et al. 2023, Order Matters in the Presence of Dataset Imbalance; our reading of the abstract "
+        "and of a review",
     )
     later: ClassVar[tuple[str, ...]] = ("restart_learning_rate",)
     name: Literal["two-phase"] = "two-phase"

@@ -1,7 +1,7 @@
 """The published methods as rows of a table: each is a signal, a rule and their settings.
 
 ``settings`` are Rota's: floors, standardised values, losses at averaged weights, and numbers of updates as shares of
-the run. ``published`` are those that the source has otherwise; ``variant: source`` takes them. docs/teachers.md says
+the run. ``published`` are those that the source has otherwise; ``variant: source`` takes them. docs/weights.md says
 where each comes from, how far it was checked, and what differs.
 """
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rota.teachers.wrappers import alarms_of
 from rota.training.spot_checks import SpotCheck
-from rota.types import Alarm, Arm, Decision, State, Teacher
+from rota.types import CHANGES, Alarm, Arm, Decision, State, Teacher
 
 
 class Detector:
@@ -43,7 +43,10 @@ class Detector:
 
 
 class Alarms:
-    """Collects the alarms of the detectors, and of the teacher about itself, and lets each (kind, arm) through once."""
+    """Collects the alarms of the detectors, and of the teacher about itself, and lets each (kind, arm) through once.
+
+    Those that report a change of state pass every time.
+    """
 
     def __init__(self, detectors: Sequence[Detector] = ()) -> None:
         names = [detector.name for detector in detectors]
@@ -77,7 +80,9 @@ class Alarms:
 
     def _new(self, alarms: Iterable[Alarm]) -> Iterator[Alarm]:
         for alarm in alarms:
-            if (alarm.kind, alarm.arm) not in self.raised:
+            if alarm.kind in CHANGES:
+                yield alarm
+            elif (alarm.kind, alarm.arm) not in self.raised:
                 self.raised.add((alarm.kind, alarm.arm))
                 yield alarm
 
