@@ -50,7 +50,9 @@ def test_a_run_in_several_directions_is_the_same_cut_in_two_and_is_scored_by_dir
 
 def test_languages_that_share_no_sentences_cannot_be_joined(tmp_path):
     apart = {"families": {"la": {"lala": 9}, "ke": {"lato": 9}}, "dev": 2, "test": 2}
-    with pytest.raises(ValueError, match="lala joined with synthetic lato: no two sentences have the same translation; give 'train'"):
+    with pytest.raises(
+        ValueError, match="lala joined with synthetic lato: no two sentences have the same translation; give 'train'"
+    ):
         api.prepare(config(tmp_path, data={"synthetic": apart}))
 
 
