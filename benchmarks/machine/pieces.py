@@ -40,7 +40,8 @@ TEACHERS: Final = ("uniform", "tscl", "tscl, variant paper", "dqn", "dqn, varian
 
 OTHERS: Final = (
     *("proportional", "temperature", "mixed", "cooldown", "unimax", "two-phase", "late"),
-    *("tscl, variant rota", "dqn, variant rota", "kumar", "caps", "ccl-m", "weight-change", "align", *PRESETS),
+    *("tscl, variant rota", "dqn, variant rota", "kumar", "caps", "ccl-m", "weight-change", "align"),
+    *("weights", *PRESETS),
     *(f"uniform, curriculum {name}" for name in CURRICULA),
     "spot checks",
 )

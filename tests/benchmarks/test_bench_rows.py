@@ -76,7 +76,7 @@ def test_the_plan_has_each_preset_and_number_of_threads_and_memory_at_four_sizes
     assert counts == {"limit": 4, "time": 4, "data": 2, "teachers": 12 + 6 + 2 * len(OTHERS), "memory": 8}
     measured = {piece.teacher.split(", ")[0] for piece in pieces if piece.benchmark == "teachers"}
     # The shares of fixed are written in a config, replays need a run: neither measures anything. sb3 needs a model.
-    left_out = {"fixed", "weights", "sb3", *(name for name in TEACHERS if "replay" in name)}
+    left_out = {"fixed", "sb3", *(name for name in TEACHERS if "replay" in name)}
     assert measured - {"spot checks"} == set(TEACHERS) - left_out
     assert {f"uniform, curriculum {name}" for name in CURRICULA} <= set(OTHERS)
     assert set(PRESETS) <= set(OTHERS)

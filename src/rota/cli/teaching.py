@@ -26,7 +26,7 @@ def teachers(
         ),
     ] = None,
 ) -> None:
-    """List the teachers: what each does and observes, the time it adds, its source; with NAME, one of them in detail.
+    """List the teachers: what each does, observes and takes of a run's time, its source; with NAME, one in detail.
 
     Example: rota teachers temperature
     """

@@ -271,7 +271,12 @@ def teacher_list(configs: Mapping[str, type[TeacherConfig | CurriculumConfig]]) 
     cards = {name: config.card for name, config in configs.items() if config.card is not None}
     width = max(18, *map(len, cards))
     head = f"{'':<{width}} {'':25} {'observes':<10} {'750':>5} {'8,000':>5} source"
-    lines = [*wrap(ADVICE, 80), "", "The numbers: time that a teacher adds at updates of 750 and 8,000 tokens.", head]
+    lines = [
+        *wrap(ADVICE, 80),
+        "",
+        "The numbers: share of a run's time, with updates of 750 and of 8,000 tokens.",
+        head,
+    ]
     text = Text("\n".join(lines))
     for family, title in FAMILIES.items():
         members = {name: card for name, card in cards.items() if card.family == family}
@@ -308,7 +313,7 @@ def teacher_table(name: str, config: type[TeacherConfig | CurriculumConfig]) -> 
     said = [
         f"family    {FAMILIES[card.family]}",
         f"observes  {card.observes}",
-        f"adds      {_added(small, large)} to the time of a run",
+        f"takes     {_taken(small, large)}",
         f"source    {card.reference}",
     ]
     return Group(*titled.renderables[:1], Text("\n".join(said)), *titled.renderables[1:])
@@ -325,8 +330,9 @@ def _replaced_defaults(config: type[TeacherConfig | CurriculumConfig]) -> set[st
     return {name for name, value in fit(plain, steps=1500, tokens=4000).items() if value != written[name]}
 
 
-def _added(small: str, large: str) -> str:
-    return "nothing" if small == large == "0" else f"{small} (updates of 750 tokens) or {large} (8,000 tokens)"
+def _taken(small: str, large: str) -> str:
+    said = ["less than 0.05%" if cost == "0" else cost for cost in (small, large)]
+    return f"{said[0]} of a run's time with updates of 750 tokens, {said[1]} with 8,000"
 
 
 def _written(value: object) -> str:

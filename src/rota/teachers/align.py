@@ -57,7 +57,7 @@ class AlignConfig(TeacherConfig):
         family="weights",
         line="gradients towards goal",
         observes="gradients",
-        cost=("+5%", "+1%"),
+        cost=("4%", "0.5%"),
         source="Rota",
         reference="Rota's own; docs/teachers.md has its formulas",
     )

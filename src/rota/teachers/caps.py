@@ -37,7 +37,7 @@ class CapsConfig(TeacherConfig):
         family="policies",
         line="cap what is memorised",
         observes="dev, train",
-        cost=("+9%", "+0.2%"),
+        cost=("7%", "0"),
         source="Rota",
         reference="Rota's own; starts from UniMax (Chung et al. 2023)",
     )

@@ -34,8 +34,9 @@ COST: Final = 5  # characters of each of the two costs
 class Card:
     """A teacher in one line, and where it comes from.
 
-    ``cost`` is the time that it adds to a run with its default settings and eight languages, scaled to updates of 750
-    and of 8,000 target tokens: ``"0"``, ``"+4%"``. A leading ``~`` says that it was computed, not measured.
+    ``cost`` is the share of a run's time that goes into its decisions and observations, with its default settings and
+    eight languages, in runs with updates of 750 and of 8,000 target tokens: the table of docs/benchmarks.md, rounded
+    (``"0"``: less than 0.05 %). A leading ``~`` says that it is not in the table, but computed.
     """
 
     family: str

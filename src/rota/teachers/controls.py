@@ -166,7 +166,7 @@ class ReplayProportionsConfig(_ReplayConfig):
         family="controls",
         line="the mix of another run",
         observes="nothing",
-        cost=("0", "0"),
+        cost=("~0.1%", "~0"),
         source="-",
         reference="no source: a control of this toolkit",
     )
@@ -191,7 +191,7 @@ class ReplayExactConfig(_ReplayConfig):
         family="controls",
         line="its counts, another order",
         observes="nothing",
-        cost=("0", "0"),
+        cost=("~0.1%", "~0"),
         source="-",
         reference="no source: a control of this toolkit",
     )
@@ -226,7 +226,7 @@ class ReplayShuffledConfig(ReplayExactConfig):
         family="controls",
         line="its mix, window by window",
         observes="nothing",
-        cost=("0", "0"),
+        cost=("~0.1%", "~0"),
         source="-",
         reference="no source: a control of this toolkit",
     )

@@ -96,7 +96,7 @@ class SB3Config(TeacherConfig):
         family="policies",
         line="a policy that you trained",
         observes="dev losses",
-        cost=("~+18%", "~+2%"),
+        cost=("~15%", "~2%"),
         source="Raffin '21",
         reference="Raffin et al. 2021, Stable-Baselines3: Reliable Reinforcement Learning Implementations",
     )

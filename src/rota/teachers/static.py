@@ -113,7 +113,7 @@ class UniformConfig(StaticConfig):
         family="static",
         line="every language equally",
         observes="nothing",
-        cost=("0", "0"),
+        cost=("0.1%", "0"),
         source="the paper",
         reference="the paper's baseline",
     )
@@ -131,7 +131,7 @@ class ProportionalConfig(StaticConfig):
         family="static",
         line="in proportion to its size",
         observes="nothing",
-        cost=("0", "0"),
+        cost=("0.1%", "0"),
         source="the paper",
         reference="the paper's baseline",
     )
@@ -156,7 +156,7 @@ class FixedConfig(StaticConfig):
         family="static",
         line="shares written by hand",
         observes="nothing",
-        cost=("0", "0"),
+        cost=("~0.1%", "~0"),
         source="-",
         reference="no source: a mixture by hand",
     )
@@ -177,7 +177,7 @@ class MixedConfig(StaticConfig):
         family="static",
         line="multilingual batches",
         observes="nothing",
-        cost=("0", "0"),
+        cost=("0.1%", "0"),
         source="the paper",
         reference="the paper's baseline of shuffled batches",
     )

@@ -116,7 +116,7 @@ class TSCLConfig(LearnedConfig):
         family="bandits",
         line="fastest change of loss",
         observes="dev loss",
-        cost=("+15%", "+4%"),
+        cost=("13%", "4%"),
         source="the paper",
         reference="the paper, Algorithm 1; Matiisen et al. 2017, Teacher-Student Curriculum Learning",
     )

@@ -184,7 +184,7 @@ class ActorCriticConfig(CurriculumConfig):
         family="curricula",
         line="actor and critic",
         observes="joint loss",
-        cost=("~+25%", "~+17%"),
+        cost=("76%", "0.6%"),
         source="Zhao '20",
         reference="Zhao et al. 2020, Reinforced Curriculum Learning on Pre-trained Neural Machine Translation Models; "
         "our reading of the abstract, and simpler",

@@ -28,13 +28,13 @@ class DropoutVariance(Curriculum):
 
 
 class DropoutVarianceConfig(CurriculumConfig):
-    """Weights of the loss by how steady predictions are under dropout (Wan et al. 2020): twice the time or more."""
+    """Weights of the loss by how steady predictions are under dropout (Wan et al. 2020): two thirds of a run."""
 
     card: ClassVar[Card | None] = Card(
         family="curricula",
         line="steady predictions first",
         observes="dropout",
-        cost=("+216%", "~170%"),
+        cost=("64%", "66%"),
         source="Wan '20",
         reference="Wan et al. 2020, Self-Paced Learning for Neural Machine Translation; our reading of notes "
         "on its code",

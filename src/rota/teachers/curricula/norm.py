@@ -95,7 +95,7 @@ class NormConfig(CurriculumConfig):
         family="curricula",
         line="by norms of embeddings",
         observes="embeddings",
-        cost=("+0.5%", "~0"),
+        cost=("0.2%", "0"),
         source="Liu '20",
         reference="Liu et al. 2020, Norm-Based Curriculum Learning for Neural Machine Translation; our reading",
     )

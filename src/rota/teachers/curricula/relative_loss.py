@@ -82,7 +82,7 @@ class RelativeLossConfig(CurriculumConfig):
         family="curricula",
         line="what is being learned",
         observes="train set",
-        cost=("~+30%", "~+30%"),
+        cost=("85%", "1%"),
         source="Xu '20",
         reference="Xu et al. 2020, Dynamic Curriculum Learning for Low-Resource Neural Machine Translation; our "
         "reading of the abstract",

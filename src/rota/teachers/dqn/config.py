@@ -68,7 +68,7 @@ class DQNConfig(LearnedConfig):
         family="policies",
         line="a Q network over losses",
         observes="dev losses",
-        cost=("+40%", "+5%"),
+        cost=("24%", "4%"),
         source="the paper",
         reference="the paper, Algorithm 2; Mnih et al. 2013; Kumar et al. 2019",
     )
@@ -309,7 +309,7 @@ class KumarConfig(DQNConfig):
         family="policies",
         line="a Q network over bins",
         observes="train text",
-        cost=("+33%", "+5%"),
+        cost=("21%", "4%"),
         source="Kumar '19",
         reference="Kumar et al. 2019, Reinforcement Learning based Curriculum Optimization for NMT; our reading of "
         "the abstract and of what the paper quotes",

@@ -77,7 +77,7 @@ class WeightChangeConfig(TeacherConfig):
         family="policies",
         line="on when weights rest",
         observes="weights",
-        cost=("+0.6%", "0"),
+        cost=("0.5%", "0"),
         source="Atrio '24",
         reference="Atrio et al. 2024, Can the Variation of Model Weights be used as a Criterion for Self-Paced NMT?; "
         "our reading of the abstract",

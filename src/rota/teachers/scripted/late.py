@@ -22,7 +22,7 @@ class LateConfig(OpenLoopConfig):
         family="scripted",
         line="low-resource last",
         observes="nothing",
-        cost=("0", "0"),
+        cost=("0.1%", "0"),
         source="Rota",
         reference="ours: UniMax for the low-resource languages, at the end of the run",
     )

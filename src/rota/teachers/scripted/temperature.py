@@ -92,7 +92,7 @@ class TemperatureConfig(StaticConfig):
         family="static",
         line="size ** (1 / temperature)",
         observes="nothing",
-        cost=("0", "0"),
+        cost=("0.1%", "0"),
         source="Arivazh. '19",
         reference="Arivazhagan et al. 2019, Massively Multilingual Neural Machine Translation in the Wild",
     )
@@ -136,7 +136,7 @@ class CooldownConfig(OpenLoopConfig):
         family="scripted",
         line="temperature 5, then 1",
         observes="nothing",
-        cost=("0", "0"),
+        cost=("0.2%", "0"),
         source="Li '24",
         reference="Li et al. 2024, Upsample or Upweight? Balanced Training on Heavily Imbalanced Datasets",
     )

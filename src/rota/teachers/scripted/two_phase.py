@@ -87,7 +87,7 @@ class TwoPhaseConfig(OpenLoopConfig):
         family="scripted",
         line="one, then another",
         observes="nothing",
-        cost=("0", "0"),
+        cost=("0.1%", "0"),
         source="Choi '23",
         reference="Choi et al. 2023, Order Matters in the Presence of Dataset Imbalance; our reading of the abstract "
         "and of a review",

@@ -102,7 +102,7 @@ class UniMaxConfig(OpenLoopConfig):
         family="scripted",
         line="even, epochs capped",
         observes="nothing",
-        cost=("0", "0"),
+        cost=("0.2%", "0"),
         source="Chung '23",
         reference="Chung et al. 2023, UniMax: Fairer and More Effective Language Sampling",
     )

@@ -77,7 +77,7 @@ class WeightsConfig(TeacherConfig):
         family="weights",
         line="any signal and rule",
         observes="by signal",
-        cost=("+4%", "0"),
+        cost=("4%", "0"),
         source="-",
         reference="a signal (what to measure) and an update rule, both to be chosen; the rows below are published ones",
     )

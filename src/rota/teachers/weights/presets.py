@@ -36,7 +36,7 @@ PRESETS: dict[str, Preset] = {
         _card(
             "bandit: joint gain",
             "dev loss",
-            ("+5%", "+0.4%"),
+            ("4%", "0.4%"),
             "Kreutzer '21",
             "Kreutzer, Vilar and Sokolov 2021, Bandits Don't Follow Rules; constants from memory",
         ),
@@ -58,7 +58,7 @@ PRESETS: dict[str, Preset] = {
         _card(
             "forgetful bandit: gain",
             "dev loss",
-            ("+5%", "+0.5%"),
+            ("5%", "0.5%"),
             "Graves '17",
             "Graves et al. 2017, Automated Curriculum Learning for Neural Networks; constants from memory",
         ),
@@ -79,7 +79,7 @@ PRESETS: dict[str, Preset] = {
         _card(
             "bandit: training loss",
             "train loss",
-            ("+0.5%", "0"),
+            ("0.4%", "0"),
             "Albalak '23",
             "Albalak et al. 2023, Efficient Online Data Mixing for Language Model Pre-Training",
         ),
@@ -98,7 +98,7 @@ PRESETS: dict[str, Preset] = {
         _card(
             "worst case near size",
             "train loss",
-            ("+0.3%", "0"),
+            ("0.3%", "0"),
             "Zhou '21",
             "Zhou et al. 2021, Distributionally Robust Multilingual Machine Translation",
         ),
@@ -118,7 +118,7 @@ PRESETS: dict[str, Preset] = {
         _card(
             "furthest behind",
             "dev loss",
-            ("+2%", "0"),
+            ("2%", "0"),
             "Jean '19",
             "Jean, Firat and Johnson 2019, Adaptive Scheduling for Multi-Task Learning; our reading",
         ),
@@ -130,7 +130,7 @@ PRESETS: dict[str, Preset] = {
         _card(
             "its loss counts more",
             "dev loss",
-            ("+2%", "0"),
+            ("2%", "0"),
             "Jean '19",
             "Jean, Firat and Johnson 2019, Adaptive Scheduling for Multi-Task Learning; our reading",
         ),
@@ -139,7 +139,7 @@ PRESETS: dict[str, Preset] = {
     ),
     "loss-softmax": Preset(
         "More of what has a high dev loss: the simplest rule, for comparison.",
-        _card("high loss", "dev loss", ("+4%", "0"), "-", "a common baseline"),
+        _card("high loss", "dev loss", ("4%", "0"), "-", "a common baseline"),
         {"signal": "dev-loss", "smoothing": 0.3, "scale": "across-arms", "rule": "softmax", "prior": TEMPERATURE_5},
         {"weights": "raw", "smoothing": 1.0, "scale": "none", "prior": "uniform", "floor": 0.0},
     ),
@@ -148,7 +148,7 @@ PRESETS: dict[str, Preset] = {
         _card(
             "fast relative decrease",
             "dev loss",
-            ("+4%", "0"),
+            ("4%", "0"),
             "Xu '20",
             "Xu et al. 2020, Dynamic Curriculum Learning for Low-Resource NMT, whose signal is of sentences",
         ),
@@ -167,7 +167,7 @@ PRESETS: dict[str, Preset] = {
         _card(
             "high loss, also of kin",
             "dev loss",
-            ("+4%", "0"),
+            ("4%", "0"),
             "Chen '23",
             "Chen et al. 2023, Skill-it! A Data-Driven Skills Framework for Language Models",
         ),
@@ -179,7 +179,7 @@ PRESETS: dict[str, Preset] = {
         _card(
             "gradients like dev's",
             "gradients",
-            ("+7%", "0"),
+            ("7%", "0"),
             "Wang '20",
             "Wang, Tsvetkov and Neubig 2020, Balancing Training for Multilingual NMT (MultiDDS-S)",
         ),
@@ -191,7 +191,7 @@ PRESETS: dict[str, Preset] = {
         _card(
             "what it is unsure of",
             "dropout",
-            ("+4%", "0"),
+            ("4%", "0"),
             "Wu '21",
             "Wu et al. 2021, Uncertainty-Aware Balancing for Multilingual and Multi-Domain NMT (MultiUAT)",
         ),
@@ -203,7 +203,7 @@ PRESETS: dict[str, Preset] = {
         _card(
             "gradients for some",
             "gradients",
-            ("+5%", "0"),
+            ("5%", "0"),
             "Zaremoodi'19",
             "Zaremoodi and Haffari 2019, Adaptively Scheduled Multitask Learning; our reading of the abstract",
         ),
@@ -222,7 +222,7 @@ PRESETS: dict[str, Preset] = {
         _card(
             "large, steady gradients",
             "gradients",
-            ("+8%", "0"),
+            ("6%", "0"),
             "PiKE '25",
             "PiKE: Adaptive Data Mixing for Multi-Task Learning, 2025, Algorithm 1; its constants are not in our copy",
         ),
@@ -234,7 +234,7 @@ PRESETS: dict[str, Preset] = {
         _card(
             "gradients along dev's",
             "gradients",
-            ("+7%", "0"),
+            ("7%", "0"),
             "Fan '24",
             "Fan, Pagliardini and Jaggi 2024, DoGE: Domain Reweighting with Generalization Estimation",
         ),
@@ -252,7 +252,7 @@ PRESETS: dict[str, Preset] = {
         _card(
             "one-step gain on itself",
             "gradients",
-            ("+7%", "0"),
+            ("6%", "0"),
             "Dynamix '25",
             "DynamixSFT: Dynamic Mixture Optimization of Instruction Tuning Collections, 2025; our reading",
         ),
