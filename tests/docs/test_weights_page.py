@@ -48,7 +48,7 @@ def test_a_section_names_its_source_and_what_is_our_reading(name):
     assert ("our reading" in reference) == ("**our reading**" in text)
 
 
-@pytest.mark.parametrize("name", set(PRESETS) - {"jean-implicit"})
+@pytest.mark.parametrize("name", [name for name in PRESETS if name != "jean-implicit"])
 def test_a_section_says_what_the_variant_of_the_source_has(name):
     assert "`variant: source`:" in SECTIONS[name]
 
