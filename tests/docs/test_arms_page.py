@@ -93,3 +93,22 @@ def test_the_gate_closed_the_misaligned_arm_when_the_page_says(seed, at, with_2,
     ]
     (alarm,) = tables().records(run, "alarms.jsonl")
     assert (alarm["step"], alarm["kind"], alarm["arm"]) == (at, "closed", "gl-web")
+
+
+@pytest.mark.parametrize(
+    ("column", "corpus", "length"), [(0, "messy-debian", "debian"), (2, "messy-ted8-small", "ted8-small")]
+)
+def test_the_controls_of_align_are_those_of_the_records(column, corpus, length):
+    section = (ARMS / "README.md").read_text(encoding="utf-8").split("## Is it the shares, or their timing?", 1)[1]
+    found = [
+        [cell.strip(" `") for cell in line[1:-1].split("|")] for line in section.splitlines() if line.startswith("| ")
+    ]
+    written = {name: cells[column : column + 2] for name, *cells in found[1:]}
+    names = {"uniform": "uniform", "align": "align", "its mixture": "its-mixture", "length": f"length-{length}"}
+    assert list(written) == list(names)
+    for label, row in names.items():
+        run = ARMS / "runs" / "controls" / corpus / row / "seed-1003"
+        dev = [np.mean(list(each["dev_loss"].values())) for each in tables().records(run, "validations.jsonl")]
+        test = [each["score"] for each in tables().records(run, "evals.jsonl") if each["metric"] == "loss"]
+        assert len(test) == 8
+        assert written[label] == [f"{np.mean(dev[-5:]):.3f}", f"{np.mean(test):.3f}"]
