@@ -104,7 +104,7 @@ def test_languages_with_one_arm_each_are_listed_as_before(tmp_path):
     run = StudyRun(make_run(tmp_path / "run", plain, tokens=(100, 300), epochs=(1.0, 1.5)), "made")
     assert not is_grouped(arm_lines(run))
     lines = printed(views.arm_table(totals_by_language(run)))
-    assert [line.split()[0] for line in lines] == ["arm", "tr", "az"]
+    assert [line.split()[0] for line in lines] == ["language", "tr", "az"]
     assert arm_share_table(read_study([tmp_path]), []) is None
 
 
