@@ -72,3 +72,9 @@ def test_reading_names_the_file_and_line_and_a_display_passes_over_them(tmp_path
     with pytest.raises(ValueError, match=r"steps\.jsonl, line 2 is damaged \(its tokens is not a whole number above 0"):
         list(read_record(path))
     assert last_entry(path) == STEP
+
+
+def test_a_custom_loop_may_record_updates_without_losses_and_tokens():
+    entry = {"step": 1, "arm": "az", "why": "sampled"}
+    assert fault("steps", entry) is None
+    assert fault("steps", entry, Known(arms=("az",), languages=("az",))) == "it has no loss"

@@ -30,12 +30,15 @@ class Known:
 def fault(record: str, entry: Mapping[str, Any], known: Known | None = None) -> str | None:
     """What is wrong with an entry of the record of this name, such as ``steps``; None if nothing is.
 
-    Records of other names, and keys that are not known here, may hold anything.
+    Records of other names, and keys that are not known here, may hold anything. What only runs of Rota's own loop have
+    is asked for if ``known`` says that it is one: a custom loop may not know its losses and tokens.
     """
     if record not in _SHAPES:
         return None
     needed, possible = _SHAPES[record]
     for key, (kind, article) in needed.items():
+        if key not in entry and (known is None and key in _OWN_LOOP.get(record, ())):
+            continue
         if key not in entry:
             return f"it has no {key}"
         if not kind(entry[key]):
@@ -116,6 +119,8 @@ _PAIRS: Final[_Rule] = (by_name(_is_pair), "an object of pairs of numbers")
 _TEXT_OR_NONE: Final[_Rule] = (_either(is_text, _none), "a text or null")
 _TEXTS: Final[_Rule] = (by_name(is_text), "an object of texts")
 _SEARCH: Final[_Rule] = (by_name(_either(is_number, is_text, _none, lambda value: value is True)), "an object")
+
+_OWN_LOOP: Final[Mapping[str, tuple[str, ...]]] = {"steps": ("loss", "tokens"), "observations": ("arm",)}
 
 _SHAPES: Final[Mapping[str, tuple[Mapping[str, _Rule], Mapping[str, _Rule]]]] = {
     "steps": (

@@ -191,6 +191,7 @@ class Lines:
                 raise self._damaged("its check value is not that of its content, or a line before it is missing")
             self._check, self._has_checks = stated, True
             del entry["check"]
+            return entry
         wrong = fault(self._name, entry, self._known)
         if wrong is not None:
             raise self._damaged(wrong)
