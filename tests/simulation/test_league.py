@@ -7,7 +7,7 @@ import pytest
 
 from rota.config import teacher_config
 from rota.measures import Estimate
-from rota.simulation.league import BEST, LEAGUE, League, entrants, play, written
+from rota.simulation.league import BEST, LEAGUE, VARIANTS, League, entrants, play, player, written
 from rota.simulation.simulate import fixed_mixture, simulate_config
 from rota.simulation.worlds import make_world
 from rota.teachers import TEACHERS
@@ -18,11 +18,35 @@ from rota.teachers.static import UniformConfig
 @pytest.mark.slow
 def test_every_teacher_plays_or_says_why_not():
     playing, left_out = entrants(partial(teacher_config, steps=3_000))
-    assert {*playing, *left_out} == set(TEACHERS)
-    assert {"uniform", "temperature", "tscl", "caps"} <= set(playing)
+    assert {*playing, *left_out} == {*TEACHERS, *VARIANTS}
+    assert {"uniform", "temperature", "tscl", "caps", "tscl rota", "dqn rota", "ccl-m"} <= set(playing)
     assert left_out["fixed"] == "needs shares"
     assert "mixed" in playing  # its mixture is drawn update by update
     assert left_out["sb3"] == "needs model"
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_variant_plays_under_a_name_of_its_own(name):
+    base, variant = name.split(" ")
+    made = player(name, partial(teacher_config, steps=2_000))
+    assert (made.name, made.variant) == (base, variant)
+    assert player(base, partial(teacher_config, steps=2_000)).variant == "scaled"
+
+
+def test_a_teacher_that_needs_a_finished_run_is_told_the_losses_of_equal_shares_in_each_world():
+    made = player("ccl-m", partial(teacher_config, steps=60), ["floor=0.02"])
+    for name in ("switch", "useless"):
+        world = make_world(name, 60)
+        config = made(world, 60)
+        assert config.baseline == fixed_mixture(world, dict.fromkeys(world.arms, 1), 60).final_losses
+        assert config.floor == 0.02
+    league = play({"ccl-m": made}, worlds=["switch", "useless"], seeds=2, steps=60)
+    assert list(league.gains["ccl-m"]) == ["switch", "useless"]
+
+
+def test_a_baseline_that_is_given_is_the_one_that_is_used():
+    make = partial(teacher_config, steps=60)
+    assert player("ccl-m", make, ["baseline={left: 1.0, right: 2.0}"]).baseline == {"left": 1.0, "right": 2.0}
 
 
 def test_a_cell_is_the_mean_gain_over_equal_shares_with_its_error():
@@ -67,6 +91,13 @@ def test_the_table_is_ranked_by_the_mean_of_places():
 def test_what_is_not_there_and_what_rounds_to_nothing():
     assert written(None) == "-"
     assert written(Estimate(0.0003, 0.0001)) == "+0 ± 0"
+
+
+def test_the_command_knows_the_variants_by_name(rota):
+    code, output, _ = rota("simulate", "tscl rota", "ccl-m", "--all", "--seeds", "1", "--steps", "20")
+    assert code == 0
+    assert "| `tscl rota` | " in output
+    assert "| `ccl-m` | " in output
 
 
 def test_the_command_prints_the_league(rota):

@@ -95,12 +95,13 @@ def simulate(
 
 def _league(names: list[str] | None, steps: int, seeds: int, overrides: list[str]) -> None:
     from rota.config import teacher_config
-    from rota.simulation.league import entrants, play
+    from rota.simulation.league import entrants, play, player
 
+    make = partial(teacher_config, steps=steps)
     with views.ProgressBar() as progress:
-        named = {name: teacher_config(name, overrides, steps=steps) for name in names or []}
-        configs, left_out = (named, {}) if names else entrants(partial(teacher_config, steps=steps))
-        league = play(configs, seeds=seeds, steps=steps, left_out=left_out, progress=progress)
+        named = {name: player(name, make, overrides) for name in names or []}
+        players, left_out = (named, {}) if names else entrants(make)
+        league = play(players, seeds=seeds, steps=steps, left_out=left_out, progress=progress)
     said = f"{steps:,} updates, {seeds} seeds, mean ± standard error"
     views.say(f"gain over equal shares in thousandths of a nat, {said}\n")
     views.say(league.markdown())

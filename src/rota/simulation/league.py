@@ -6,9 +6,10 @@ mean over seeds with its standard error. The best fixed mixture, which is not kn
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -21,6 +22,22 @@ LEAGUE: Final = ("switch", "transfer", "noisy", "useless", "repeated")
 """The worlds: a language that runs dry, relatives, bad pairs and noise, useless arms, too little text."""
 
 BEST: Final = "best fixed mixture"
+
+VARIANTS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "tscl rota": ("tscl", ("variant=rota",)),
+    "dqn rota": ("dqn", ("variant=rota",)),
+}
+"""Rows beside those of the registry, by name: a teacher and settings."""
+
+Player = TeacherConfig | Callable[[World, int], TeacherConfig]
+"""A teacher of the league: the same in every world, or one that is told something of the world."""
+
+
+class Make(Protocol):
+    """Makes a teacher of its name and settings such as ``variant=rota``, with what follows from the length of a run."""
+
+    def __call__(self, name: str, overrides: Sequence[str] = (), /) -> TeacherConfig: ...
+
 
 Progress = Callable[[str, int, int | None], None]
 
@@ -63,27 +80,55 @@ def written(gain: Estimate | None) -> str:
     return f"**{text}**" if abs(gain.value) > 2 * gain.error and value else text
 
 
-def entrants(make: Callable[[str], TeacherConfig]) -> tuple[dict[str, TeacherConfig], dict[str, str]]:
-    """Every teacher of the registry, as ``make`` makes it of its name, and those that cannot play here, with why."""
-    playing: dict[str, TeacherConfig] = {}
+def player(name: str, make: Make, overrides: Sequence[str] = ()) -> Player:
+    """A teacher, or one of :data:`VARIANTS`, by its name.
+
+    One that needs the losses of a finished run, as ``ccl-m`` does, is given in each world those with equal shares.
+    """
+    base, settings = VARIANTS.get(name, (name, ()))
+    chosen = [*settings, *overrides]
+    if "baseline" not in _needed(base) or any(setting.startswith("baseline=") for setting in chosen):
+        return make(base, chosen)
+
+    def told(world: World, steps: int) -> TeacherConfig:
+        losses = fixed_mixture(world, dict.fromkeys(world.arms, 1.0), steps).final_losses
+        return make(base, [*chosen, f"baseline={json.dumps(losses)}"])
+
+    return told
+
+
+def _needed(name: str) -> list[str]:
+    """The settings without which there is no such teacher; of one that is not in the registry none are known."""
+    kind = TEACHERS.get(name)
+    return [] if kind is None else [field for field, info in kind.model_fields.items() if info.is_required()]
+
+
+def entrants(make: Make) -> tuple[dict[str, Player], dict[str, str]]:
+    """Every teacher of the registry and the variants, and those that cannot play here, with why."""
+    playing: dict[str, Player] = {}
     left_out: dict[str, str] = {}
-    for name, kind in TEACHERS.items():
-        needed = [field for field, info in kind.model_fields.items() if info.is_required()]
+    for name in (*TEACHERS, *VARIANTS):
+        needed = [field for field in _needed(VARIANTS.get(name, (name,))[0]) if field != "baseline"]
         if needed:
             left_out[name] = f"needs {', '.join(needed)}"
             continue
         try:
-            config = make(name)
-            simulate_config(config, make_world("useless", 200), 200)
+            found = player(name, make)
+            world = make_world("useless", 200)
+            simulate_config(_config(found, world, 200), world, 200)
         except ValueError as error:
             left_out[name] = str(error)
         else:
-            playing[name] = config
+            playing[name] = found
     return playing, left_out
 
 
+def _config(found: Player, world: World, steps: int) -> TeacherConfig:
+    return found if isinstance(found, TeacherConfig) else found(world, steps)
+
+
 def play(
-    configs: Mapping[str, TeacherConfig],
+    players: Mapping[str, Player],
     *,
     worlds: Sequence[str] = LEAGUE,
     seeds: int = 20,
@@ -92,17 +137,17 @@ def play(
     progress: Progress = lambda *_: None,
 ) -> League:
     """Every teacher in every world with the seeds 1, 2, ..., where it can play: some need low-resource languages."""
-    gains: dict[str, dict[str, Estimate]] = {name: {} for name in (*configs, BEST)}
-    total = len(configs) * len(worlds) * seeds
+    gains: dict[str, dict[str, Estimate]] = {name: {} for name in (*players, BEST)}
+    total = len(players) * len(worlds) * seeds
     done = 0
     for world_name in worlds:
         world = make_world(world_name, steps)
         equal = fixed_mixture(world, dict.fromkeys(world.arms, 1.0), steps).macro_loss
         best = fixed_mixture(world, best_mixture(world, steps), steps).macro_loss
         gains[BEST][world_name] = Estimate(equal - best, 0.0)
-        for name, config in configs.items():
+        for name, each in players.items():
             found = []
-            for loss in _losses(config, world, steps, seeds):
+            for loss in _losses(_config(each, world, steps), world, steps, seeds):
                 found.append(equal - loss)
                 progress(f"{world_name}: {name}", done + len(found), total)
             done += seeds
