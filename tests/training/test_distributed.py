@@ -454,7 +454,7 @@ def test_a_process_whose_torchrun_is_gone_does_not_wait_for_its_store(monkeypatc
             monkeypatch.setenv(name, str(value))
         monkeypatch.setattr(processes, "rendezvous", lambda *_, **__: pytest.fail("would wait ten minutes"))
         with pytest.raises(error), join_team("cpu"):
-            pass
+            pytest.fail("joined without a store")
 
 
 def ranks_of(launcher):
