@@ -192,6 +192,18 @@ def test_ctranslate2_finds_empty_translations_and_all_others_of_a_model_that_has
     assert engine == found
 
 
+@pytest.mark.parametrize("extra", [3, 5])
+def test_where_ctranslate2_differs_it_has_cut_the_translation_at_the_limit(beginner, extra):
+    search = {"beam": 5, "max_ratio": 0.1, "extra": extra}
+    limits = [int(0.1 * len(source)) + extra for source in beginner.sources]
+    expected = [best.ids.tolist() for best in beginner.expected(**search)]
+    found = beginner.theirs.search([source.tolist() for source in beginner.sources], first=beginner.tag, **search)
+    same = [a == b for a, b in zip(found, expected, strict=True)]
+    cut = [len(ids) >= limit - 1 for ids, limit in zip(found, limits, strict=True)]  # the tag counts in the limit
+    assert 0 < sum(same) < len(same), "it must happen, but not everywhere"
+    assert all(is_same or is_cut for is_same, is_cut in zip(same, cut, strict=True))
+
+
 def test_a_target_prefix_alone_changes_the_search_of_ctranslate2(beginner):
     """If this fails, CTranslate2 has changed, and docs/export.md and the bias towards the prefix can go."""
     expected = beginner.expected(beam=5)
