@@ -387,6 +387,31 @@ def test_languages_that_have_only_sources_are_joined_with_all_of_them(tmp_path):
         list(open_corpus(config, tmp_path)["az-tr"]["train"].read())
 
 
+@pytest.mark.parametrize("in_sources", [False, True])
+def test_joined_training_text_may_have_dev_and_test_sets_of_its_own(tmp_path, in_sources):
+    folder = write_parallel(tmp_path)
+    config = {split: {"az-tr": f"{folder}/{split}.{{side}}"} for split in ("dev", "test")}
+    if in_sources:
+        config["sources"] = {
+            f"{language}-web": {"language": language, "train": f"{folder}/train.{{side}}"} for language in ("az", "tr")
+        }
+    else:
+        config["train"] = dict.fromkeys(("az", "tr"), f"{folder}/train.{{side}}")
+    corpus = open_corpus(CorpusConfig(languages=("az", "tr"), directions=("az-tr",), **config), tmp_path)
+    assert list(corpus) == ["az-tr"]
+    for split, seed, count in (("train", 50, 40), ("dev", 51, 6), ("test", 52, 5)):
+        expected = [(text.upper(), text.title()) for text in sentences(count, seed)]
+        assert list(corpus["az-tr"][split].read()) == expected
+
+
+def test_without_text_to_hold_out_of_the_language_that_lacks_a_dev_set_is_named(tmp_path):
+    folder = write_parallel(tmp_path)
+    train = dict.fromkeys(("az", "tr-az"), f"{folder}/train.{{side}}")
+    config = CorpusConfig(languages=("az", "tr"), directions=("az-en", "tr-az"), train=train, hold_out=5)
+    with pytest.raises(ValueError, match="no dev text for language 'tr'; add it under 'dev'"):
+        open_corpus(config, tmp_path)
+
+
 def test_a_direction_without_text_is_named(tmp_path):
     write_corpus(tmp_path / "text")
     files, mappings = in_files(tmp_path / "text")

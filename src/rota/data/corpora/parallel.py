@@ -101,6 +101,9 @@ Corpus = Mapping[Arm, Mapping[Split, ParallelText]]
 Most have all three. Otherwise those with ``train`` are the arms, and those with ``dev`` and ``test`` are the dev sets.
 """
 
+Needed = Mapping[Split, Sequence[Arm]]
+"""The languages of which each split is needed, where the text of directions is made from that of languages."""
+
 
 def having(corpus: Corpus, split: Split) -> list[Arm]:
     """What has this split: the arms of ``train``, the dev sets of ``dev``; in order."""
