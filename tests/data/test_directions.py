@@ -74,6 +74,20 @@ def test_mistakes_are_named(tmp_path, directions, message):
 
 
 @pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"directions": ("tr-en",)}, "'az' is in 'low_resource', and in none of the 'directions'; remove it"),
+        ({"only_measured": ("az",)}, "'az' is in 'low_resource' and in 'only_measured'; remove it from one of them"),
+    ],
+)
+def test_a_low_resource_language_that_is_not_trained_on_is_refused_before_anything_is_read(changes, message):
+    files = {split: f"no/such/{split}.{{language}}.tsv" for split in ("train", "dev", "test")}
+    with pytest.raises(ValidationError) as found:
+        CorpusConfig(languages=("az", "tr"), low_resource=("az",), **files, **changes)
+    assert message in explain(found.value, CorpusConfig)
+
+
+@pytest.mark.parametrize(
     "written", [("xx-*",), ("*-en", "*-en"), ("az-en", "tr-en", "*-en"), ("a*-en",), ("*",), ("*-en-*",)]
 )
 def test_a_star_that_adds_nothing_is_refused(written):

@@ -52,6 +52,7 @@ from rota.data.corpora.parallel import (
     Split,
     check_known,
     check_languages,
+    check_low_resource,
     fields_of,
     having,
     listed,
@@ -159,9 +160,9 @@ class CorpusConfig(Settings):
             raise ValueError(
                 "'only_measured' names every language, so that there is nothing to train on; leave one out"
             )
-        if known and self.low_resource is not None:
-            for language in self.low_resource:
-                check_known(language, known, "low-resource language")
+        if known:
+            used = languages_of(self.pairs, self.target) if self.directions else known
+            check_low_resource(self.low_resource or (), known, used, self.only_measured)
         return self
 
     @property
