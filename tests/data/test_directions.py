@@ -7,7 +7,8 @@ from small_corpus import run, sentences, write_corpus
 
 from rota.api import classroom_of
 from rota.config import RunConfig
-from rota.data.corpora.directions import resolved
+from rota.data.corpora import sources
+from rota.data.corpora.directions import directed_routes, resolved
 from rota.data.corpora.sources import CorpusConfig, open_corpus
 from rota.data.division import teacher_part
 from rota.data.preparation.cleaning import Cleaner, CleaningConfig
@@ -130,6 +131,21 @@ def test_both_ways_has_every_language_twice(tmp_path):
     assert store.low_resource == ("az-en", "en-az")
     assert store.text("test", "en-az") == [(english, source) for source, english in store.text("test", "az-en")]
     assert (store.folder / "text" / "test.en-az.az").is_file()
+
+
+def test_the_routes_are_not_made_again_for_every_direction(tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(sources, "directed_routes", lambda *args: made.append(args) or directed_routes(*args))
+    counts = []
+    for number in (2, 12):
+        languages = tuple(f"l{place}" for place in range(number))
+        files = dict.fromkeys(("train", "dev", "test"), f"{tmp_path}/{{language}}.tsv")
+        for language in languages:
+            (tmp_path / f"{language}.tsv").write_text("sea\tsky\n")
+        made.clear()
+        open_corpus(CorpusConfig(languages=languages, directions="both-ways", **files), tmp_path)
+        counts.append(len(made))
+    assert counts[0] == counts[1], "with 200 languages both ways it took four seconds"
 
 
 def test_sources_begin_with_the_tag_of_their_language_and_targets_with_that_of_theirs(tmp_path):

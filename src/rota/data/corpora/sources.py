@@ -382,13 +382,13 @@ def _in_directions(config: CorpusConfig, cache: Path) -> Corpus:
         for arm, splits in own_source_texts(config.sources_of(pair), pair).items():
             arms[arm] = {**arms.get(arm, {}), **splits}
     found = directed(corpus, plain.routes(corpus), config.pairs, config.target, own, config.is_made)
-    routes = config.routes(found)
+    routes = config.routes(having(found, "train"))
+    trained = {(route.source, route.target) for route in routes.values()}
     for pair in config.pairs:
-        of_pair = {arm: found[arm] for arm, route in routes.items() if (route.source, route.target) == pair}
-        if not having(of_pair, "train") and config.trains_on(pair):
+        if pair not in trained and config.trains_on(pair):
             name = direction_name(pair)
             raise ValueError(f"no train text for the direction {name!r}; add it under 'train', or as a source")
-        check_measured(config, of_pair)
+    check_measured(config, found)
     return found
 
 
