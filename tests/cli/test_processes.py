@@ -9,7 +9,9 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from typer.testing import CliRunner
 
+from rota.cli import app, runs
 from rota.cli import processes as cli_processes
 from rota.cli.processes import default_processes, exit_code, train_in
 from rota.cli.runs import _say_where_it_begins
@@ -151,11 +153,25 @@ def test_two_processes_are_named_where_they_may_be_faster(monkeypatch, preset, c
         assert advice.endswith(said)
 
 
+@pytest.mark.parametrize(("option", "advises"), [([], True), (["--processes", "1"], False)])
+def test_who_writes_one_process_is_not_advised_to_take_two(tmp_path, capsys, monkeypatch, option, advises):
+    told = []
+    monkeypatch.setattr(runs, "train_with_display", lambda *_, **options: told.append(options["advises"]))
+    monkeypatch.setattr(cli_processes, "advice_for_one", lambda _: "two were faster")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    (tmp_path / "my.yaml").write_text(CONFIG)
+    assert CliRunner().invoke(app, ["train", str(tmp_path / "my.yaml"), *option]).exit_code == 0
+    assert told == [advises]
+    loop = SimpleNamespace(step=0, steps=10, team=SimpleNamespace(size=1))
+    _say_where_it_begins(None, loop, None, advises=told[0])
+    assert capsys.readouterr().out == ("two were faster\n" if advises else "")
+
+
 @pytest.mark.parametrize("step", [0, 5])
 def test_it_is_said_once_where_the_run_begins(capsys, monkeypatch, step):
     monkeypatch.setattr(cli_processes, "advice_for_one", lambda _: "two were faster")
     loop = SimpleNamespace(step=step, steps=10, team=SimpleNamespace(size=1))
-    _say_where_it_begins(None, loop, None)
+    _say_where_it_begins(None, loop, None, advises=True)
     assert capsys.readouterr().out == ("resuming from step 5\n" if step else "two were faster\n")
 
 

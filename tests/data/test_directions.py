@@ -7,7 +7,8 @@ from small_corpus import run, sentences, write_corpus
 
 from rota.api import classroom_of
 from rota.config import RunConfig
-from rota.data.corpora.directions import resolved
+from rota.data.corpora import sources
+from rota.data.corpora.directions import directed_routes, resolved
 from rota.data.corpora.sources import CorpusConfig, open_corpus
 from rota.data.division import teacher_part
 from rota.data.preparation.cleaning import Cleaner, CleaningConfig
@@ -74,6 +75,20 @@ def test_mistakes_are_named(tmp_path, directions, message):
 
 
 @pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"directions": ("tr-en",)}, "'az' is in 'low_resource', and in none of the 'directions'; remove it"),
+        ({"only_measured": ("az",)}, "'az' is in 'low_resource' and in 'only_measured'; remove it from one of them"),
+    ],
+)
+def test_a_low_resource_language_that_is_not_trained_on_is_refused_before_anything_is_read(changes, message):
+    files = {split: f"no/such/{split}.{{language}}.tsv" for split in ("train", "dev", "test")}
+    with pytest.raises(ValidationError) as found:
+        CorpusConfig(languages=("az", "tr"), low_resource=("az",), **files, **changes)
+    assert message in explain(found.value, CorpusConfig)
+
+
+@pytest.mark.parametrize(
     "written", [("xx-*",), ("*-en", "*-en"), ("az-en", "tr-en", "*-en"), ("a*-en",), ("*",), ("*-en-*",)]
 )
 def test_a_star_that_adds_nothing_is_refused(written):
@@ -116,6 +131,21 @@ def test_both_ways_has_every_language_twice(tmp_path):
     assert store.low_resource == ("az-en", "en-az")
     assert store.text("test", "en-az") == [(english, source) for source, english in store.text("test", "az-en")]
     assert (store.folder / "text" / "test.en-az.az").is_file()
+
+
+def test_the_routes_are_not_made_again_for_every_direction(tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(sources, "directed_routes", lambda *args: made.append(args) or directed_routes(*args))
+    counts = []
+    for number in (2, 12):
+        languages = tuple(f"l{place}" for place in range(number))
+        files = dict.fromkeys(("train", "dev", "test"), f"{tmp_path}/{{language}}.tsv")
+        for language in languages:
+            (tmp_path / f"{language}.tsv").write_text("sea\tsky\n")
+        made.clear()
+        open_corpus(CorpusConfig(languages=languages, directions="both-ways", **files), tmp_path)
+        counts.append(len(made))
+    assert counts[0] == counts[1], "with 200 languages both ways it took four seconds"
 
 
 def test_sources_begin_with_the_tag_of_their_language_and_targets_with_that_of_theirs(tmp_path):
@@ -385,6 +415,31 @@ def test_languages_that_have_only_sources_are_joined_with_all_of_them(tmp_path):
         "under the key 'az-tr', or write a source with direction: az-tr",
     ):
         list(open_corpus(config, tmp_path)["az-tr"]["train"].read())
+
+
+@pytest.mark.parametrize("in_sources", [False, True])
+def test_joined_training_text_may_have_dev_and_test_sets_of_its_own(tmp_path, in_sources):
+    folder = write_parallel(tmp_path)
+    config = {split: {"az-tr": f"{folder}/{split}.{{side}}"} for split in ("dev", "test")}
+    if in_sources:
+        config["sources"] = {
+            f"{language}-web": {"language": language, "train": f"{folder}/train.{{side}}"} for language in ("az", "tr")
+        }
+    else:
+        config["train"] = dict.fromkeys(("az", "tr"), f"{folder}/train.{{side}}")
+    corpus = open_corpus(CorpusConfig(languages=("az", "tr"), directions=("az-tr",), **config), tmp_path)
+    assert list(corpus) == ["az-tr"]
+    for split, seed, count in (("train", 50, 40), ("dev", 51, 6), ("test", 52, 5)):
+        expected = [(text.upper(), text.title()) for text in sentences(count, seed)]
+        assert list(corpus["az-tr"][split].read()) == expected
+
+
+def test_without_text_to_hold_out_of_the_language_that_lacks_a_dev_set_is_named(tmp_path):
+    folder = write_parallel(tmp_path)
+    train = dict.fromkeys(("az", "tr-az"), f"{folder}/train.{{side}}")
+    config = CorpusConfig(languages=("az", "tr"), directions=("az-en", "tr-az"), train=train, hold_out=5)
+    with pytest.raises(ValueError, match="no dev text for language 'tr'; add it under 'dev'"):
+        open_corpus(config, tmp_path)
 
 
 def test_a_direction_without_text_is_named(tmp_path):

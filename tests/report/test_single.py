@@ -129,9 +129,12 @@ BY_SOURCE = {"gl": ("gl", "en"), "web.1": ("gl", "en"), "web.2": ("gl", "en"), "
 BY_DIRECTION = {"gl-en": ("gl", "en"), "gl-en.web": ("gl", "en"), "en-gl": ("en", "gl"), "en-gl.web": ("en", "gl")}
 
 
-@pytest.mark.parametrize(("epochs", "text"), [(0, "0.0"), (0.02, "<0.1"), (0.05, "0.1"), (1.25, "1.2"), (30, "30.0")])
-def test_few_epochs_are_not_none(epochs, text):
-    assert in_epochs(epochs) == text
+@pytest.mark.parametrize(
+    ("epochs", "tokens", "text"),
+    [(0, 0, "0.0"), (0, 40, "<0.1"), (0.02, 90, "<0.1"), (0.05, 90, "0.1"), (1.25, 90, "1.2"), (30, 90, "30.0")],
+)
+def test_few_epochs_are_not_none(epochs, tokens, text):
+    assert in_epochs(epochs, tokens) == text, "the records have three digits after the point"
 
 
 def test_the_page_does_not_write_0_epochs_of_an_arm_that_was_seen(tmp_path, monkeypatch):

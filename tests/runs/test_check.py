@@ -143,6 +143,16 @@ def test_all_damaged_lines_of_a_record_are_listed_and_the_others_are_not(folder)
     assert [problem.line for problem in found if "check value" in problem.problem] == [2, 5]
 
 
+@pytest.mark.parametrize("name", ["steps", "observations", "validations", "timings"])
+def test_a_record_with_a_damaged_line_is_not_said_to_end_there(folder, name):
+    path = folder / "run" / f"{name}.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[1] = lines[1].replace(b'"step": ', b'"step": 1', 1)
+    path.write_bytes(b"".join(lines))
+    (problem,) = check_run(Run(folder / "run")).problems
+    assert problem.line == 2
+
+
 def test_a_line_that_is_gone_is_noticed_in_the_middle_and_at_the_end(folder):
     path = folder / "run" / "steps.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)

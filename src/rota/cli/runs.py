@@ -146,7 +146,8 @@ def train(
         if processes is None:
             views.say(f"two processes: they were {GAIN}; --processes 1 keeps one")
         _train_in(count_of_processes, ["train", str(config), *options])
-    train_with_display(settings, folder, until=until, again=again, stem=stem, plan=under, steps=count)
+    advises = processes is None
+    train_with_display(settings, folder, until=until, again=again, stem=stem, plan=under, steps=count, advises=advises)
 
 
 def _train_in(processes: int, arguments: list[str]) -> NoReturn:
@@ -225,8 +226,11 @@ def train_with_display(
     stem: Path | None = None,
     plan: str | None = None,
     steps: int | None = None,
+    advises: bool = True,
 ) -> Loop:
     """Train under a live display; ``again`` is the command that resumes after an interruption.
+
+    ``advises``: a new run in one process says what would have started two.
 
     An interrupted command ends with the exit code of its signal, so that a script stops too.
     """
@@ -239,7 +243,7 @@ def train_with_display(
 
     def display(loop: Loop) -> Display:
         begun.append(loop.step)
-        _say_where_it_begins(config, loop, until)
+        _say_where_it_begins(config, loop, until, advises=advises)
         return _display(config, run, loop)
 
     stop = StopSignal()
@@ -283,7 +287,7 @@ def _say_why_it_stopped(loop: Loop, stopping: Stopping, run: Path) -> None:
     views.say("to go on all the same: the same command with --set training.early_stopping=null")
 
 
-def _say_where_it_begins(config: RunConfig, loop: Loop, until: int | None) -> None:
+def _say_where_it_begins(config: RunConfig, loop: Loop, until: int | None, *, advises: bool) -> None:
     from rota.cli.processes import advice_for_one
 
     if until is not None and until > loop.steps:
@@ -291,7 +295,7 @@ def _say_where_it_begins(config: RunConfig, loop: Loop, until: int | None) -> No
     together = f" with {loop.team.size} processes" if loop.team.size > 1 else ""
     if loop.step or together:
         views.say(f"{'resuming from' if loop.step else 'starting at'} step {loop.step:,}{together}")
-    elif advice := advice_for_one(config):
+    elif advises and (advice := advice_for_one(config)):
         views.say(advice)
 
 

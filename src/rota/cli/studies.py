@@ -95,7 +95,8 @@ def compare(
         str, typer.Argument(help="laptop, controls, order, paper, example, or a YAML file.", metavar="SUITE")
     ],
     seeds: Annotated[
-        str | None, typer.Option(help="How many (5), or which (1,2,3; 7, alone).", show_default="as in the suite")
+        str | None,
+        typer.Option(help="How many (5), or which (1,2,3); '7,' is seed 7 alone.", show_default="as in the suite"),
     ] = None,
     rows: Annotated[
         str | None,

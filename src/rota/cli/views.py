@@ -197,7 +197,7 @@ def arm_table(totals: Sequence[ArmTotals]) -> Table:
     missing = "" if grouped else "-"  # a language stands for the dev loss of its arms, or they for it
     for each in totals[:MANY]:
         losses = [missing if loss is None else f"{loss:.3f}" for loss in (each.dev_loss, each.lowest)]
-        epochs = "-" if each.epochs is None else in_epochs(each.epochs)
+        epochs = "-" if each.epochs is None else in_epochs(each.epochs, each.tokens)
         table.add_row("  " * each.depth + each.arm, f"{each.tokens:,}", f"{each.share:.1%}", epochs, *losses)
     if len(totals) > MANY:
         table.add_row(f"and {len(totals) - MANY} more", *[""] * 5, style="dim")

@@ -34,12 +34,14 @@ class ArmTotals:
 
     @property
     def words(self) -> str:
-        return f"{self.arm} {self.share:.0%}" + ("" if self.epochs is None else f" ({in_epochs(self.epochs)} epochs)")
+        return f"{self.arm} {self.share:.0%}" + (
+            "" if self.epochs is None else f" ({in_epochs(self.epochs, self.tokens)} epochs)"
+        )
 
 
-def in_epochs(epochs: float) -> str:
-    """With one digit; of a large corpus a run may see little, which is not nothing."""
-    return "<0.1" if 0 < epochs < 0.05 else f"{epochs:.1f}"
+def in_epochs(epochs: float, tokens: int) -> str:
+    """With one digit; of a large corpus a run may see little, which is not nothing, even if records round it to 0."""
+    return "<0.1" if tokens and epochs < 0.05 else f"{epochs:.1f}"
 
 
 def arm_totals(run: StudyRun) -> list[ArmTotals]:

@@ -62,7 +62,7 @@ def arm_table(run: StudyRun) -> Table:
             f"{pairs / total_pairs:.1%}",
             f"{each.tokens:,}",
             f"{each.share:.1%}",
-            NO_VALUE if each.epochs is None else in_epochs(each.epochs),
+            NO_VALUE if each.epochs is None else in_epochs(each.epochs, each.tokens),
             _written(each.dev_loss, 3),
             _written(each.lowest, 3),
             NO_VALUE if each.lowest_step is None else f"{each.lowest_step:,}",

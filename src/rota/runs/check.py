@@ -57,6 +57,10 @@ class Findings:
         line = int(number) if number.isdigit() else None
         self.add(path, why.rpartition("); ")[0] if why else text, line)
 
+    def names(self, path: Path) -> bool:
+        """Whether something is wrong with the file already; a damaged record is read only up to its first bad line."""
+        return any(problem.file == str(path) for problem in self.problems)
+
     def as_json(self) -> dict[str, Any]:
         return {
             "files": self.files,
@@ -147,7 +151,7 @@ def _check_order(run: Run, found: Findings) -> None:
         if after != (before or 0) + 1:
             found.add(place, f"step {after} comes after step {before}", number)
             return
-    if len(steps) < saved:
+    if len(steps) < saved and not found.names(place):
         found.add(place, f"it ends with step {len(steps):,}, and there is a checkpoint of step {saved:,}")
 
 
@@ -163,14 +167,14 @@ def _check_lengths(run: Run, found: Findings) -> None:
         steps = [] if path is None else [entry.get("step", 0) for entry in _readable(path)]
         upto = [step for step in steps if step <= newest.step]
         place = path or run.record_path(name)
-        damaged_too = any(problem.file == str(place) for problem in found.problems)
-        why = None if damaged_too else cut_off(len(upto), saved.get(name, 0), newest.step)
+        why = None if found.names(place) else cut_off(len(upto), saved.get(name, 0), newest.step)
         if why is not None:
             found.add(place, why)
         if name in last:
             last[name] = max(upto, default=0)
-    if last["timings"] < last["validations"]:
-        found.add(run.record_path("timings"), untimed(last["timings"], last["validations"]))
+    timings = run.find_record("timings") or run.record_path("timings")
+    if last["timings"] < last["validations"] and not found.names(timings):
+        found.add(timings, untimed(last["timings"], last["validations"]))
 
 
 def _readable(path: Path) -> Iterator[Entry]:

@@ -49,7 +49,7 @@ class Listener(Protocol):
     def saved(self, step: int) -> None: ...
 
     def alarmed(self, alarm: Alarm) -> None:
-        """Once for each kind and arm, at every change of state; the log has said it already."""
+        """Once for each kind and arm, or at every change of state; the log has said it already."""
         ...
 
 

@@ -168,8 +168,13 @@ def source_routes(sources: Sources, target: str) -> dict[Arm, Route]:
     return routes
 
 
-def with_sources(config: CorpusConfig, own: Corpus, named: Callable[[NamedCorpus, str], ParallelText]) -> Corpus:
-    """The text of languages with that of their sources, which come after their language."""
+def with_sources(
+    config: CorpusConfig, own: Corpus, named: Callable[[NamedCorpus, str], ParallelText], *, measured: bool
+) -> Corpus:
+    """The text of languages with that of their sources, which come after their language.
+
+    ``measured``: they are the arms themselves, each of which needs a dev and a test set.
+    """
     missing = MissingTexts()
     for source in config.sources.values():
         collect_missing(source, (source.language, config.target), missing)
@@ -185,8 +190,9 @@ def with_sources(config: CorpusConfig, own: Corpus, named: Callable[[NamedCorpus
                 if arm in languages and (arm != language or "train" in texts[arm]):
                     raise ValueError(f"{arm!r} is a language with text of its own and also a source; rename the source")
                 texts[arm] = {**texts.get(arm, {}), **splits}
-        check_measured(config, f"language {language!r}", texts)
         corpus |= {name: splits for name, splits in texts.items() if splits}
+    if measured:
+        check_measured(config, corpus)
     return corpus
 
 
@@ -212,9 +218,11 @@ def _taken(own: dict[Split, ParallelText], sources: Mapping[Arm, SourceConfig]) 
     return parts | {name: duplicated_text(own["train"], share, part) for name, share in copies.items()}
 
 
-def check_measured(config: CorpusConfig, what: str, texts: Mapping[Arm, Mapping[Split, ParallelText]]) -> None:
-    """Every arm needs the dev and test set that it is measured by; ``what`` they are of, for the message."""
+def check_measured(config: CorpusConfig, texts: Corpus) -> None:
+    """Every arm needs the dev and test set that it is measured by."""
     for arm, route in config.routes(texts).items():
+        direction = f"the direction '{route.source}-{route.target}'"
+        what = direction if config.directions else f"language {route.source!r}"
         for split in ("dev", "test"):
             if "train" in texts[arm] and split not in texts.get(route.dev, {}):
                 remedy = f"add it under {split!r}, or give the source {split} text of its own"

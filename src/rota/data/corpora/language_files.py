@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from rota.data.corpora.arms import held_out_texts
@@ -11,6 +12,7 @@ from rota.data.corpora.parallel import (
     SPLITS,
     MissingTextError,
     MissingTexts,
+    Needed,
     ParallelText,
     Patterns,
     Split,
@@ -42,14 +44,18 @@ def check_keys(config: CorpusConfig) -> None:
             check_known(key, known, f"key under {split!r}:")
 
 
-def own_files(config: CorpusConfig) -> dict[Arm, dict[Split, ParallelText]]:
-    """The text of every language; one message for all that is missing, so that many are not found one by one."""
+def own_files(config: CorpusConfig, needed: Needed | None = None) -> dict[Arm, dict[Split, ParallelText]]:
+    """The text of every language; one message for all that is missing, so that many are not found one by one.
+
+    ``needed``: the languages of which each split is needed; None: all.
+    """
     found, missing, remedy = {}, MissingTexts(), ""
     lacking = _lacking(config)
     for language in _file_languages(config):
-        found[language] = _files(config, language, lacking.get(language, ()), missing)
-        trained = not _has_no_file(config, "train", language)
-        if trained and not config.hold_out and not {"dev", "test"} <= found[language].keys():
+        wanted = [split for split in SPLITS if needed is None or language in needed[split]]
+        found[language] = _files(config, language, wanted, lacking.get(language, ()), missing)
+        trained = "train" in wanted and not _has_no_file(config, "train", language)
+        if trained and not config.hold_out and not {"dev", "test"}.intersection(wanted) <= found[language].keys():
             remedy = f"; {_HOLD_OUT}"
     missing.check(remedy)
     if lacking:
@@ -88,12 +94,12 @@ def _lacking(config: CorpusConfig) -> dict[Arm, tuple[Split, ...]]:
 
 
 def _files(
-    config: CorpusConfig, language: Arm, lacking: tuple[Split, ...], missing: MissingTexts
+    config: CorpusConfig, language: Arm, wanted: Sequence[Split], lacking: tuple[Split, ...], missing: MissingTexts
 ) -> dict[Split, ParallelText]:
     """All splits that have files; of a language that sources bring text of, those that patterns name."""
     optional = any(source.language == language for source in config.sources.values())
     texts: dict[Split, ParallelText] = {}
-    for split in SPLITS:
+    for split in wanted:
         unwanted = split in lacking or (split == "train" and language in config.only_measured)
         if not unwanted and not (optional and _has_no_pattern(config, split, language)):
             with missing.collected():
@@ -122,14 +128,10 @@ def _has_no_pattern(config: CorpusConfig, split: Split, language: Arm) -> bool:
 
 def patterns_of(config: CorpusConfig, split: Split, language: Arm) -> Patterns:
     patterns = {"train": config.train, "dev": config.dev, "test": config.test}[split]
-    if isinstance(patterns, dict):
-        if language not in patterns:
-            remedy = f"add it under {split!r}, which is a mapping"
-            raise MissingTextError(
-                f"no {split} text for language {language!r}; {remedy}", [f"{split} text of {language}"]
-            )
-        return patterns[language]
-    return patterns or ()
+    if patterns is None or (isinstance(patterns, dict) and language not in patterns):
+        remedy = f"add it under {split!r}" + ("" if patterns is None else ", which is a mapping")
+        raise MissingTextError(f"no {split} text for language {language!r}; {remedy}", [f"{split} text of {language}"])
+    return patterns[language] if isinstance(patterns, dict) else patterns
 
 
 def patterns_of_direction(config: CorpusConfig, split: Split, pair: tuple[str, str]) -> Patterns | None:

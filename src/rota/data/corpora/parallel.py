@@ -101,6 +101,9 @@ Corpus = Mapping[Arm, Mapping[Split, ParallelText]]
 Most have all three. Otherwise those with ``train`` are the arms, and those with ``dev`` and ``test`` are the dev sets.
 """
 
+Needed = Mapping[Split, Sequence[Arm]]
+"""The languages of which each split is needed, where the text of directions is made from that of languages."""
+
 
 def having(corpus: Corpus, split: Split) -> list[Arm]:
     """What has this split: the arms of ``train``, the dev sets of ``dev``; in order."""
@@ -134,6 +137,18 @@ def check_languages(languages: Iterable[str], target: str) -> None:
         if language in (MIXED, MIXED_HIGH_RESOURCE):
             raise ValueError(f"{language!r} cannot be a source language: mixed batches have that name; rename it")
         seen.add(language)
+
+
+def check_low_resource(
+    languages: Iterable[str], known: Sequence[str], used: Sequence[str], only_measured: Sequence[str]
+) -> None:
+    """Raises for low-resource languages that are not trained on, which would be noticed once all text is encoded."""
+    for language in languages:
+        check_known(language, known, "low-resource language")
+        if language in only_measured:
+            raise ValueError(f"{language!r} is in 'low_resource' and in 'only_measured'; remove it from one of them")
+        if language not in used:
+            raise ValueError(f"{language!r} is in 'low_resource', and in none of the 'directions'; remove it")
 
 
 def tidy(text: str) -> str:

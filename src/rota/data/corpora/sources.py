@@ -46,11 +46,13 @@ from rota.data.corpora.parallel import (
     SPLITS,
     Corpus,
     MissingTexts,
+    Needed,
     ParallelText,
     Patterns,
     Split,
     check_known,
     check_languages,
+    check_low_resource,
     fields_of,
     having,
     listed,
@@ -158,9 +160,9 @@ class CorpusConfig(Settings):
             raise ValueError(
                 "'only_measured' names every language, so that there is nothing to train on; leave one out"
             )
-        if known and self.low_resource is not None:
-            for language in self.low_resource:
-                check_known(language, known, "low-resource language")
+        if known:
+            used = languages_of(self.pairs, self.target) if self.directions else known
+            check_low_resource(self.low_resource or (), known, used, self.only_measured)
         return self
 
     @property
@@ -305,16 +307,17 @@ class CorpusConfig(Settings):
         alone = patterns_of_direction(self, "train", pair) is None and not self.is_made("train", pair)
         return not (alone and all(source.own_sets for source in sources.values()))
 
-    def undirected(self) -> CorpusConfig:
+    def undirected(self) -> tuple[CorpusConfig, Needed]:
         """The same text as languages into the target, of those languages that the directions need it of."""
-        needed = languages_of(
-            [pair for pair in self.pairs if any(self.is_made(split, pair) for split in SPLITS)], self.target
-        )
-        trained = languages_of([pair for pair in self.pairs if self.is_made("train", pair)], self.target)
-        measured = tuple(language for language in needed if language not in trained)
-        sources = {name: source for name, source in self.sources.items() if source.language in needed}
-        changes = {"directions": None, "languages": needed, "sources": sources, "only_measured": measured}
-        return self.model_copy(update=changes)
+        needed = {
+            split: languages_of([pair for pair in self.pairs if self.is_made(split, pair)], self.target)
+            for split in SPLITS
+        }
+        languages = tuple(dict.fromkeys(chain.from_iterable(needed.values())))
+        measured = tuple(language for language in languages if language not in needed["train"])
+        sources = {name: source for name, source in self.sources.items() if source.language in languages}
+        changes = {"directions": None, "languages": languages, "sources": sources, "only_measured": measured}
+        return self.model_copy(update=changes), needed
 
     @property
     def names_pairs(self) -> bool:
@@ -333,10 +336,10 @@ def open_corpus(config: CorpusConfig, cache: Path) -> Corpus:
     return _opened(config, cache)
 
 
-def _opened(config: CorpusConfig, cache: Path) -> Corpus:
+def _opened(config: CorpusConfig, cache: Path, needed: Needed | None = None) -> Corpus:
     if config.directions:
         return _to_train(config, _in_directions(config, cache))
-    corpus = _open_own(config, cache)
+    corpus = _open_own(config, cache, needed)
     if not config.sources:
         return _to_train(config, corpus)
 
@@ -346,7 +349,7 @@ def _opened(config: CorpusConfig, cache: Path) -> Corpus:
         other = CorpusConfig(corpus=corpus, languages=(language,), **where)
         return _open_own(other, cache)[language]["train"]
 
-    return _to_train(config, with_sources(config, corpus, named))
+    return _to_train(config, with_sources(config, corpus, named, measured=needed is None))
 
 
 def _to_train(config: CorpusConfig, corpus: Corpus) -> Corpus:
@@ -361,8 +364,8 @@ def _to_train(config: CorpusConfig, corpus: Corpus) -> Corpus:
 
 
 def _in_directions(config: CorpusConfig, cache: Path) -> Corpus:
-    plain = config.undirected()
-    corpus = _opened(plain, cache) if plain.languages else {}
+    plain, needed = config.undirected()
+    corpus = _opened(plain, cache, needed) if plain.languages else {}
     own: dict[Direction, dict[Arm, dict[Split, ParallelText]]] = {}
     missing = MissingTexts()
     for pair in config.pairs:
@@ -379,20 +382,20 @@ def _in_directions(config: CorpusConfig, cache: Path) -> Corpus:
         for arm, splits in own_source_texts(config.sources_of(pair), pair).items():
             arms[arm] = {**arms.get(arm, {}), **splits}
     found = directed(corpus, plain.routes(corpus), config.pairs, config.target, own, config.is_made)
-    routes = config.routes(found)
+    routes = config.routes(having(found, "train"))
+    trained = {(route.source, route.target) for route in routes.values()}
     for pair in config.pairs:
-        of_pair = {arm: found[arm] for arm, route in routes.items() if (route.source, route.target) == pair}
-        what = f"the direction {direction_name(pair)!r}"
-        if not having(of_pair, "train") and config.trains_on(pair):
-            raise ValueError(f"no train text for {what}; add it under 'train', or as a source")
-        check_measured(config, what, of_pair)
+        if pair not in trained and config.trains_on(pair):
+            name = direction_name(pair)
+            raise ValueError(f"no train text for the direction {name!r}; add it under 'train', or as a source")
+    check_measured(config, found)
     return found
 
 
-def _open_own(config: CorpusConfig, cache: Path) -> Corpus:
+def _open_own(config: CorpusConfig, cache: Path, needed: Needed | None = None) -> Corpus:
     """The text of the languages themselves, without sources."""
     if config.corpus == "files":
-        return own_files(config)
+        return own_files(config, needed)
     if config.corpus == "ted8":
         return ted.ted_corpus(config.languages or ted.LANGUAGES, cache, config.path, target=config.target)
     if config.target != "en":

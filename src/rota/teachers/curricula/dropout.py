@@ -28,7 +28,7 @@ class DropoutVariance(Curriculum):
 
 
 class DropoutVarianceConfig(CurriculumConfig):
-    """Weights of the loss by how steady predictions are under dropout (Wan et al. 2020): two thirds of a run."""
+    """Weights of the loss by how steady predictions are under dropout (Wan et al. 2020); takes two thirds of a run."""
 
     card: ClassVar[Card | None] = Card(
         family="curricula",
