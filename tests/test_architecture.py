@@ -38,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "config": BELOW_CONFIG,
     "start": LEAVES | {"runs", "data", "student", "evaluation", "config"},
     "api": BELOW_CONFIG | {"config", "start"},
-    "experiments": BELOW_CONFIG | {"config", "api"},
+    "experiments": BELOW_CONFIG | {"config", "start", "api"},
     "cli": BELOW_CONFIG | {"config", "api", "report", "experiments", "simulation", "export"},
     "__init__": BELOW_CONFIG | {"config", "api"},
     "__main__": {"cli"},

@@ -26,6 +26,7 @@ DATA = {
     "subwords": {"size": 300},
 }
 TRAINING = {"steps": 4, "tokens": 60, "checkpoint_every": 2, "validate_every": 2, "threads": 1, "tensorboard": False}
+FILES = {"corpus": "files", **{split: f"{split}.{{side}}" for split in ("train", "dev", "test")}}
 STUDENT = {"preset": "tiny", "width": 16, "heads": 2, "feedforward": 16, "layers": 1, "lr_warmup": 2}
 DQN = {"name": "dqn", "decide_every": 1, "groups": 2, "group_sentences": 2, "reward_tokens": 60, "warmup": None}
 
@@ -91,6 +92,8 @@ def test_an_unknown_language_is_refused_before_anything_is_prepared(tmp_path):
         ({"low_resource": [], "only_measured": ["kela"]}, "low-resource"),
         ({"corpus": "ted8", "languages": ["tr", "pt"]}, "low-resource"),
         ({"corpus": "files", "train": {"gl": "a"}, "dev": {"gl": "a"}, "test": {"gl": "a"}}, "low-resource"),
+        ({**FILES, "languages": ["gl", "pt"], "directions": ["gl-en", "en-gl"]}, "low-resource"),
+        ({**FILES, "languages": ["gl", "pt"], "directions": ["gl-pt", "pt-gl"]}, "low-resource"),
     ],
 )
 def test_a_group_that_no_language_can_be_in_is_refused_before_the_text_is_prepared(tmp_path, data, goal):
@@ -99,6 +102,52 @@ def test_a_group_that_no_language_can_be_in_is_refused_before_the_text_is_prepar
     with pytest.raises(ValueError, match=f"goal: {goal}: the corpus has no such language; set data.low_resource"):
         api.train(parse_config(values), tmp_path / "run")
     assert not (tmp_path / "data").exists()
+
+
+def test_two_directions_of_which_one_may_have_little_text_are_not_refused_before_it_is_counted(tmp_path):
+    data = {**FILES, "languages": ["gl", "pt"], "directions": ["gl-en", "gl-pt"]}
+    check_goal(parse_config({"data": data, "goal": "low-resource"}))
+
+
+def test_a_group_that_turns_out_to_be_empty_costs_no_prepared_data(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="goal: low-resource: the corpus has no such language") as refused:
+        api.train(config(tmp_path, goal="low-resource"), tmp_path / "run")
+    assert "'lato' has 60 training pairs, 'lala' 200; name languages, for example goal: lato" in str(refused.value)
+    assert f"the data in {tmp_path / 'data'} are kept and need not be prepared again" in str(refused.value)
+    assert not (tmp_path / "run").exists()
+
+    def prepared_again(*_):
+        raise AssertionError("the data were there")
+
+    monkeypatch.setattr("rota.data.preparation.stages._prepare", prepared_again)
+    assert api.train(config(tmp_path, goal="lato"), tmp_path / "run").is_over
+
+
+def test_preparing_says_already_that_a_group_is_empty(tmp_path, rota):
+    path = tmp_path / "my.yaml"
+    path.write_text(json.dumps({"goal": "low-resource", "data": {**DATA, "folder": str(tmp_path / "data")}}))
+    code, printed, error = rota("prepare", str(path))
+    assert (code, "kela" in printed) == (2, True), "after the table of the data, which are there"
+    assert error.startswith("error: goal: low-resource: the corpus has no such language; 'lato' has 60")
+    assert rota("prepare", str(path), "--set", "goal=lato")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ({"only_measured": ["kela"], "low_resource": ["kela"]}, "'kela', which is in 'only_measured' and not trained"),
+        ({"directions": ["lala-en"], "low_resource": ["lato"]}, "names 'lato', which is in no direction; remove it"),
+        ({"corpus": "ted8", "low_resource": ["gx"]}, "unknown low-resource language 'gx'; did you mean 'gl'"),
+    ],
+)
+def test_a_language_that_cannot_be_low_resource_is_refused_before_the_text_is_prepared(tmp_path, data, why):
+    with pytest.raises(ConfigError, match=why):
+        parse_config({"data": {**({} if "corpus" in data else DATA), **data}})
+
+
+def test_a_group_that_is_misspelt_is_guessed(tmp_path):
+    with pytest.raises(ValueError, match="unknown language 'low_resource' in the goal; did you mean 'low-resource'"):
+        check_goal(config(tmp_path, goal="low_resource"))
 
 
 def test_which_languages_are_low_resource_by_name_or_in_any_number_of_sentences(tmp_path):

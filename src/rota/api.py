@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 import numpy as np
 
-from rota.config import RunConfig, as_begun, check_before_preparing, check_goal, difference, parse_config
+from rota.config import RunConfig, as_begun, check_before_preparing, check_goal, difference, goal_of, parse_config
 from rota.data.preparation.stages import Progress
 from rota.data.preparation.stages import prepare as prepare_data
 from rota.data.store import SUBWORDS, Store
 from rota.evaluation.config import Changes, EvaluationConfig
-from rota.goal import resolve
 from rota.runs import Run
 from rota.settings import ConfigError
 from rota.start.extension import as_extended, extend
@@ -207,7 +206,7 @@ def classroom_of(config: RunConfig, store: Store) -> Classroom:
         tokens=store.target_tokens,
         update_tokens=training.tokens * training.accumulate,
         lr_warmup=config.student.lr_warmup.steps(training.steps),
-        goal=resolve(config.goal, store.languages, store.low_resource, store.manifest.routes),
+        goal=goal_of(config, store),
         language_of=store.language_of,
         groups=config.data.groups({arm: store.route(arm) for arm in store.arms}),
     )

@@ -20,7 +20,7 @@ from rota.data.preparation.cleaning import CleaningConfig
 from rota.data.preparation.mess import MessConfig
 from rota.data.subwords import SubwordsConfig
 from rota.evaluation.config import EvaluationConfig
-from rota.goal import ALL, GROUPS, GoalSetting, resolve
+from rota.goal import ALL, GROUPS, Goal, GoalSetting, remedy_once_prepared, resolve
 from rota.runs import Run
 from rota.settings import (
     BEFORE,
@@ -42,6 +42,7 @@ from rota.teachers.static import UniformConfig
 from rota.training.config import TrainingConfig
 
 if TYPE_CHECKING:
+    from rota.data.store import Store
     from rota.team import Team
 
 logger = logging.getLogger(__name__)
@@ -401,8 +402,7 @@ def check_goal(config: RunConfig) -> None:
     data = config.data
     sets, low = data.dev_sets, set[str]()
     if config.goal in GROUPS[1:] and data.all_languages:
-        outside = {data.target, *data.only_measured}
-        found = low_resource_by_name(data, tuple(each for each in data.all_languages if each not in outside))
+        found = low_resource_by_name(data, data.ranked_languages)
         if found is None:
             return
         low = {name for name, route in sets.items() if route.source in found or route.target in found}
@@ -414,6 +414,12 @@ def check_goal(config: RunConfig) -> None:
                 of = f"the goal names {name!r}, a source without dev and test text of its own"
                 raise ConfigError(f"{of}; name what it is measured by ({', '.join(measured)}), or give it both")
     resolve(config.goal, list(sets), low, routes=sets)
+
+
+def goal_of(config: RunConfig, store: Store) -> Goal:
+    """The goal on these data, which need not be prepared again if it is refused."""
+    remedy = remedy_once_prepared(config.goal, store.language_sizes, store.folder)
+    return resolve(config.goal, store.languages, store.low_resource, store.manifest.routes, remedy)
 
 
 def check_sharing(config: RunConfig, run: Path, team: Team) -> None:

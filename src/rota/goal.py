@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BeforeValidator
@@ -52,23 +53,34 @@ def resolve(
     languages: Sequence[Arm],
     low_resource: Collection[Arm] = (),
     routes: Mapping[Arm, Route] | None = None,
+    remedy: str = "set data.low_resource, or name languages",
 ) -> Goal:
     """The weights asked for, in the order of ``languages``; refuses unknown languages and weights that are not above 0.
 
     Where dev sets have other names than languages, ``routes`` says what they translate. The weight of a language is
-    then divided among its sets.
+    then divided among its sets. ``remedy``: what to do if nothing belongs to the group that the goal names.
     """
     checked = _possible(_alike(setting))
     wanted = _by_set(_wanted(checked, languages, low_resource), languages, routes or {})
     for language in wanted:
         if language not in languages:
-            close = difflib.get_close_matches(language, languages, n=1, cutoff=0.5)
+            names = [*GROUPS, *languages] if isinstance(checked, str) else languages
+            close = difflib.get_close_matches(language, names, n=1, cutoff=0.5)
             guess = f"did you mean {close[0]!r}? " if close else ""
             raise ValueError(f"unknown language {language!r} in the goal; {guess}the corpus has {', '.join(languages)}")
     if not wanted:
-        raise ValueError(f"goal: {setting}: the corpus has no such language; set data.low_resource, or name languages")
+        raise ValueError(f"goal: {setting}: the corpus has no such language; {remedy}")
     total = math.fsum(wanted.values())
     return {language: wanted[language] / total for language in languages if language in wanted}
+
+
+def remedy_once_prepared(setting: Setting, sizes: Mapping[Arm, int], folder: Path) -> str:
+    """For a group that turned out to be empty when the training pairs had been counted, which cost time."""
+    trained = sorted((name for name, size in sizes.items() if size), key=sizes.__getitem__)
+    counted = f"{trained[0]!r} has {sizes[trained[0]]:,} training pairs, {trained[-1]!r} {sizes[trained[-1]]:,}"
+    named = f"name languages, for example goal: {trained[-1 if setting == 'high-resource' else 0]}"
+    kept = f"the data in {folder} are kept and need not be prepared again"
+    return f"{counted}; {named}; {kept}, unless you change data.low_resource"
 
 
 def _wanted(setting: str | Mapping[str, float], languages: Sequence[Arm], low: Collection[Arm]) -> Mapping[Arm, float]:

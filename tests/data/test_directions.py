@@ -77,8 +77,8 @@ def test_mistakes_are_named(tmp_path, directions, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"directions": ("tr-en",)}, "'az' is in 'low_resource', and in none of the 'directions'; remove it"),
-        ({"only_measured": ("az",)}, "'az' is in 'low_resource' and in 'only_measured'; remove it from one of them"),
+        ({"directions": ("tr-en",)}, "'low_resource' names 'az', which is in no direction; remove it there"),
+        ({"only_measured": ("az",)}, "'low_resource' names 'az', which is in 'only_measured' and not trained on"),
     ],
 )
 def test_a_low_resource_language_that_is_not_trained_on_is_refused_before_anything_is_read(changes, message):

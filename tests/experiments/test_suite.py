@@ -157,6 +157,55 @@ def test_a_mistake_in_a_row_is_found_before_anything_runs(tmp_path, change, mess
         plan_all(suite)
 
 
+STARTS = "  bad: {student: {start: %s}, teacher: uniform}\n"
+
+
+@pytest.mark.parametrize("options", [(), ("--dry-run",)])
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (STARTS % "models/nllb", "student.start: models/nllb does not exist; give a run, its export, or an M2M100"),
+        (STARTS % "text", "student.start: text has neither run.json nor config.json; give a run"),
+        (STARTS % '"{runs}/warm/seed-1"', "does not exist; give a run, its export, or an M2M100 or NLLB checkpoint; "
+         "row 'warm' of this suite trains it: run that one first, with --rows warm"),
+    ],
+)  # fmt: skip
+def test_a_start_that_is_not_there_is_refused_before_anything_is_prepared(
+    tmp_path, monkeypatch, rota, row, message, options
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text").mkdir()
+    write_suite(tmp_path, more=row)
+    code, printed, error = rota("compare", "small.yaml", *options)
+    assert (code, printed) == (2, "")
+    assert error.startswith("error: row 'bad': ")
+    assert message in error
+    assert error.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["small.yaml", "text"]
+    assert rota("compare", "small.yaml", "--rows", "uniform", "--dry-run")[0] == 0
+
+
+@pytest.mark.parametrize("options", [(), ("--dry-run",)])
+def test_so_is_a_goal_that_the_corpus_of_a_row_cannot_have(tmp_path, monkeypatch, rota, options):
+    monkeypatch.chdir(tmp_path)
+    write_suite(tmp_path, more="  bad: {data: {low_resource: []}, teacher: uniform}\n")
+    code, printed, error = rota("compare", "small.yaml", "--set", "goal=low-resource", *options)
+    assert (code, printed) == (2, "")
+    assert error.startswith("error: row 'bad': goal: low-resource: the corpus has no such language; set data.low_")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["small.yaml"]
+
+
+def test_a_run_that_has_begun_does_not_need_its_start(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    suite = load_suite(write_suite(tmp_path, more=STARTS % "models/gone"))
+    with pytest.raises(ConfigError, match="row 'bad': student.start: models/gone does not exist"):
+        plan_all(suite)
+    run = RUNS / "bad" / "seed-1"
+    run.mkdir(parents=True)
+    (run / "run.json").write_text("{}")
+    assert len(plan_all(suite)) == 3
+
+
 def test_rows_are_chosen_by_name_table_or_pattern():
     suite = open_suite("laptop")
     assert suite.choose("main") == [

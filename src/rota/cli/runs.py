@@ -69,6 +69,7 @@ def prepare(
     Example: rota prepare my.yaml --set data.subwords.size=8k
     """
     from rota import api
+    from rota.config import goal_of
 
     settings = _load(config, set_)
     views.log_to_console()
@@ -78,6 +79,7 @@ def prepare(
     except KeyboardInterrupt:  # a warning has said what is kept
         raise SystemExit(128 + signal.SIGINT) from None
     views.console.print(views.data_table(store))
+    goal_of(settings, store)  # rota train would refuse it
 
 
 @app.command()

@@ -6,7 +6,6 @@ import io
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final, Literal
@@ -15,6 +14,7 @@ from ruamel.yaml import YAML
 
 from rota.api import stem_of, warmup_steps
 from rota.config import RunConfig, as_begun, check_durations, difference, overridden, parse_config, parse_recorded
+from rota.experiments.checks import check_before_preparing, check_circles
 from rota.experiments.scale import Values
 from rota.experiments.suite import Suite, check_own
 from rota.files import damaged, read_json, write_atomically, write_json
@@ -115,7 +115,8 @@ def plan(
         jobs = sorted((job for part in parts for job in part), key=lambda job: job.seed)
     else:
         jobs = _plan(suite, out, rows, changes)
-    _check_circles(jobs)
+    check_circles(jobs)
+    check_before_preparing(jobs)
     return jobs if suite.plan is None else [replace(job, plan=out / PLAN) for job in jobs]
 
 
@@ -157,16 +158,6 @@ def _job(
     values = overridden(values, changes.overrides)
     needs = [names[path.resolve()] for path in config.teacher.reads() if path.resolve() in names]
     return Job(row, seed, out / row / f"seed-{seed}", values, config, tuple(needs), corpus)
-
-
-def _check_circles(jobs: Sequence[Job]) -> None:
-    """Runs that wait for each other would wait for ever."""
-    needs = {job.name: job.needs for job in jobs}
-    try:
-        TopologicalSorter(needs).prepare()
-    except CycleError as error:
-        name = min(error.args[1])
-        raise ConfigError(f"{name} reads {', '.join(needs[name])}, which waits for it; change teacher.run") from None
 
 
 def with_stem(suite: Suite, out: Path, jobs: Sequence[Job]) -> list[Job]:

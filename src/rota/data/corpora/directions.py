@@ -12,7 +12,7 @@ from itertools import chain, islice, product
 from typing import Final
 
 from rota.data.corpora.arms import NamedCorpus, Sources, source_texts
-from rota.data.corpora.parallel import SPLITS, Corpus, Pair, ParallelText, Split
+from rota.data.corpora.parallel import SPLITS, Corpus, Pair, ParallelText, Split, check_known
 from rota.types import Arm, Route
 
 BOTH_WAYS: Final = "both-ways"
@@ -104,6 +104,29 @@ def languages_among(keys: Iterable[str], directions: Directions | None, pivot: s
 def languages_of(directions: Sequence[Direction], pivot: str) -> tuple[str, ...]:
     """All languages but the pivot, in order."""
     return tuple(dict.fromkeys(language for pair in directions for language in pair if language != pivot))
+
+
+def ranked(sets: Iterable[Route], pivot: str, only_measured: Collection[str]) -> tuple[str, ...]:
+    """The languages of these dev sets that can be low-resource or high-resource: those with training text."""
+    languages = languages_of([(route.source, route.target) for route in sets], pivot)
+    return tuple(language for language in languages if language not in only_measured)
+
+
+def share_text(sets: Collection[Route], languages: Collection[str]) -> bool:
+    """Whether all of these languages have the same text: one alone, or the two of ``pt-gl`` and ``gl-pt``."""
+    pairs = [{frozenset((r.source, r.target)) for r in sets if each in (r.source, r.target)} for each in languages]
+    return len(pairs) == 1 or all(each and each == pairs[0] for each in pairs)
+
+
+def check_low_resource(
+    named: Iterable[str], known: Collection[str], languages: Collection[str], only_measured: Collection[str]
+) -> None:
+    """Refuses a list of low-resource languages with one that cannot be; of those known, ``languages`` are ranked."""
+    for language in named if known else ():
+        check_known(language, known, "low-resource language")
+        if language not in languages:
+            why = "is in 'only_measured' and not trained on" if language in only_measured else "is in no direction"
+            raise ValueError(f"'low_resource' names {language!r}, which {why}; remove it there")
 
 
 def directed_name(name: Arm, language: str, direction: Direction) -> Arm:

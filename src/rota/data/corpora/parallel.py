@@ -139,18 +139,6 @@ def check_languages(languages: Iterable[str], target: str) -> None:
         seen.add(language)
 
 
-def check_low_resource(
-    languages: Iterable[str], known: Sequence[str], used: Sequence[str], only_measured: Sequence[str]
-) -> None:
-    """Raises for low-resource languages that are not trained on, which would be noticed once all text is encoded."""
-    for language in languages:
-        check_known(language, known, "low-resource language")
-        if language in only_measured:
-            raise ValueError(f"{language!r} is in 'low_resource' and in 'only_measured'; remove it from one of them")
-        if language not in used:
-            raise ValueError(f"{language!r} is in 'low_resource', and in none of the 'directions'; remove it")
-
-
 def tidy(text: str) -> str:
     """Strips, and turns every run of white space and control characters inside into one space."""
     if text.isprintable() and "  " not in text:

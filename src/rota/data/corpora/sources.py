@@ -30,6 +30,7 @@ from rota.data.corpora.directions import (
     BOTH_WAYS,
     Direction,
     arm_groups,
+    check_low_resource,
     directed,
     directed_routes,
     direction_name,
@@ -39,7 +40,9 @@ from rota.data.corpora.directions import (
     own_source_routes,
     own_source_texts,
     parsed,
+    ranked,
     resolved,
+    share_text,
 )
 from rota.data.corpora.language_files import check_keys, has_text, names_pairs, own_files, patterns_of_direction
 from rota.data.corpora.parallel import (
@@ -52,7 +55,6 @@ from rota.data.corpora.parallel import (
     Split,
     check_known,
     check_languages,
-    check_low_resource,
     fields_of,
     having,
     listed,
@@ -157,12 +159,8 @@ class CorpusConfig(Settings):
         for language in self.only_measured if known else ():
             check_known(language, known, "language in only_measured")
         if known and set(self.only_measured) >= set(known):
-            raise ValueError(
-                "'only_measured' names every language, so that there is nothing to train on; leave one out"
-            )
-        if known:
-            used = languages_of(self.pairs, self.target) if self.directions else known
-            check_low_resource(self.low_resource or (), known, used, self.only_measured)
+            raise ValueError("'only_measured' names every language: there is nothing to train on; leave one out")
+        check_low_resource(self.low_resource or (), self.all_languages, self.ranked_languages, self.only_measured)
         return self
 
     @property
@@ -175,6 +173,10 @@ class CorpusConfig(Settings):
         """The same, and where only the corpus knows, those that it has by default."""
         defaults = {"ted8": ted.LANGUAGES, "catalogues": gettext.LANGUAGES, "debian": debian.LANGUAGES}
         return self.known_languages or defaults.get(self.corpus, ())
+
+    @property
+    def ranked_languages(self) -> tuple[str, ...]:
+        return ranked(self.dev_sets.values(), self.target, self.only_measured)
 
     @property
     def pairs(self) -> tuple[Direction, ...]:
@@ -427,14 +429,12 @@ def low_resource(config: CorpusConfig, sizes: Mapping[Arm, int]) -> tuple[Arm, .
 def low_resource_by_name(config: CorpusConfig, languages: tuple[Arm, ...]) -> tuple[Arm, ...] | None:
     """The same where the amount of text does not matter; None where it does."""
     if config.low_resource is not None:
-        for language in config.low_resource:
-            check_known(language, languages, "low-resource language")
         return tuple(arm for arm in languages if arm in config.low_resource)
     if config.corpus in ("ted8", "catalogues") and set(languages) <= set(ted.LANGUAGES):
         return tuple(arm for arm in languages if arm in ted.LOW_RESOURCE)
     if config.corpus == "debian" and set(languages) <= set(debian.LANGUAGES):
         return tuple(arm for arm in languages if arm in debian.LOW_RESOURCE)
-    return () if len(languages) == 1 and config.corpus != "synthetic" else None
+    return () if config.corpus != "synthetic" and share_text(config.dev_sets.values(), languages) else None
 
 
 def _low_in_family(config: SyntheticConfig, sizes: Mapping[Arm, int]) -> tuple[Arm, ...]:

@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy as np
 
+from rota.data.corpora.directions import ranked
 from rota.data.corpora.download import alone_in
 from rota.data.corpora.parallel import (
     SPLITS,
@@ -346,10 +347,7 @@ class Preparation:
         for pair, size in directions.items():
             pairs[frozenset(pair)] = max(size, pairs.get(frozenset(pair), 0))
         sets = {name: self._routes[name] for name in having(self._corpus, "dev")}
-        outside = {pivot, *self._recipe.corpus.only_measured}
-        named = dict.fromkeys(
-            each for route in sets.values() for each in (route.source, route.target) if each not in outside
-        )
+        named = ranked(sets.values(), pivot, self._recipe.corpus.only_measured)
         by_language = {each: sum(size for pair, size in pairs.items() if each in pair) for each in named}
         low = low_resource(self._recipe.corpus, by_language)
         return [name for name, route in sets.items() if route.source in low or route.target in low]
