@@ -4,6 +4,7 @@ import pytest
 from rota.statistics import (
     holm,
     paired_seeds,
+    seeds_to_detect,
     sign_flip_p,
     smallest_detectable,
     student_t_quantile,
@@ -71,6 +72,17 @@ def test_what_could_have_been_seen_agrees_with_the_usual_sample_sizes():
     assert smallest_detectable(1, 34) < 0.5 < smallest_detectable(1, 33)
     assert smallest_detectable(1, 10) < 1 < smallest_detectable(1, 9)
     assert smallest_detectable(3, 10) == pytest.approx(3 * smallest_detectable(1, 10))
+
+
+@pytest.mark.parametrize(("effect", "seeds"), [(1.0, 10), (0.5, 34), (1.5, 6), (0.1, None)])
+def test_seeds_are_those_of_tables_of_the_paired_t_test(effect, seeds):
+    # two-sided 5 %, power 0.8: n of a paired t test by its standardised difference; 0.1 needs 787
+    assert seeds_to_detect(effect, 1.0, most=200) == seeds
+    assert seeds_to_detect(effect / 2, 0.5, most=200) == seeds
+
+
+def test_a_correction_for_several_rows_needs_more_seeds():
+    assert seeds_to_detect(1.0, 1.0, most=200, alpha=0.05 / 9) > seeds_to_detect(1.0, 1.0, most=200)
 
 
 def test_holm_on_the_usual_example():

@@ -8,6 +8,7 @@ Nothing but numpy: reports use these too, and scipy is not a dependency. A test 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -90,10 +91,9 @@ def student_t_quantile(alpha: float, freedom: int) -> float:
 def _bisect(rising: Callable[[float], float], value: float, high: float) -> float:
     """Where a function that rises from 0 to ``high`` takes a value."""
     low = 0.0
-    for _ in range(100):
-        middle = (low + high) / 2
+    while low < (middle := (low + high) / 2) < high:
         low, high = (middle, high) if rising(middle) < value else (low, middle)
-    return (low + high) / 2
+    return middle
 
 
 def sign_flip_p(differences: Sequence[float] | FloatArray, *, rng: np.random.Generator | None = None) -> float:
@@ -129,6 +129,13 @@ def smallest_detectable(spread: float, n: int, *, power: float = 0.8, alpha: flo
     return _detectable_shift(n - 1, power, alpha) * spread / math.sqrt(n)
 
 
+def seeds_to_detect(difference: float, spread: float, *, most: int, alpha: float = 0.05) -> int | None:
+    """The fewest seeds with which a true difference of that size is found with probability 0.8; None above ``most``."""
+    counts = range(2, most + 1)
+    found = bisect_left(counts, True, key=lambda n: smallest_detectable(spread, n, alpha=alpha) <= difference)
+    return counts[found] if found < len(counts) else None
+
+
 @cache
 def _detectable_shift(freedom: int, power: float, alpha: float) -> float:
     """The same in standard errors."""
@@ -154,7 +161,7 @@ def _spread_density(freedom: float) -> tuple[FloatArray, FloatArray]:
 
 
 def _normal_cdf(values: FloatArray) -> FloatArray:
-    return np.array([0.5 * math.erfc(-value / math.sqrt(2)) for value in values])
+    return 0.5 * np.array([math.erfc(value) for value in (-values / math.sqrt(2)).tolist()])
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:

@@ -4,7 +4,7 @@ import pytest
 from made_runs import everywhere, make_run, make_suite
 
 from rota.report.assemble import make_report
-from rota.report.recommend import recommendation, seeds_needed
+from rota.report.recommend import recommendation
 from rota.report.study import read_study
 
 
@@ -105,17 +105,6 @@ def test_when_in_doubt_it_does_not_fall_back_on_a_learned_baseline(tmp_path):
         tmp_path, {"dqn": NOISY, "late": UNIFORM, "uniform": UNIFORM}, learned=["dqn"], baseline="dqn"
     )
     assert "Use uniform (warm-up 10%)" in recommendation(found, baseline)[0]
-
-
-@pytest.mark.parametrize(("effect", "seeds"), [(1.0, 10), (0.5, 34), (1.5, 6), (0.1, None)])
-def test_seeds_are_those_of_tables_of_the_paired_t_test(effect, seeds):
-    # two-sided 5 %, power 0.8: n of a paired t test by its standardised difference; 0.1 needs 787
-    assert seeds_needed(1.0, effect, 1) == seeds
-    assert seeds_needed(0.5, effect / 2, 1) == seeds
-
-
-def test_more_rows_need_more_seeds():
-    assert seeds_needed(1.0, 1.0, 9) > seeds_needed(1.0, 1.0, 1)
 
 
 def test_the_report_ends_with_it(tmp_path, rota):

@@ -11,7 +11,7 @@ from rota.report.numbers.measures import FINAL_LOSS, TEST_LOSS, Metric, headline
 from rota.report.numbers.planned import MOST_SEEDS
 from rota.report.sentences import HEADLINES, and_list, plural
 from rota.report.study import Row, Study
-from rota.statistics import SeedComparison, smallest_detectable
+from rota.statistics import SeedComparison, seeds_to_detect
 
 
 class Verdict(NamedTuple):
@@ -105,7 +105,8 @@ def _cannot_tell(found: Verdict) -> list[str]:
         return [first, "No other schedule was even ahead of it on average."]
     low, high = map(metric.signed, leader.interval)
     seen = f"{metric.signed(leader.mean)} [{low}, {high}] {metric.unit}"
-    needed = seeds_needed(pooled_spread(list(found.compared.values())), abs(leader.mean), len(found.compared))
+    spread = pooled_spread(list(found.compared.values()))
+    needed = seeds_to_detect(abs(leader.mean), spread, most=MOST_SEEDS, alpha=ALPHA / len(found.compared))
     more = "" if needed is None else f", {max(0, needed - leader.seeds):,} more than there are"
     count = f"more than {MOST_SEEDS} seeds" if needed is None else f"about {plural(needed, 'seed')}"
     return [
@@ -119,21 +120,6 @@ def pooled_spread(compared: Sequence[SeedComparison]) -> float:
     """Standard deviation of a difference between two runs of one seed, over all rows."""
     freedom = sum(each.seeds - 1 for each in compared)
     return math.sqrt(sum((each.seeds - 1) * each.spread**2 for each in compared) / freedom)
-
-
-def seeds_needed(spread: float, difference: float, rows: int) -> int | None:
-    """Seeds with which a true difference is shown with probability 0.8, corrected for the rows; None above the most."""
-
-    def enough(count: int) -> bool:
-        return smallest_detectable(spread, count, alpha=ALPHA / rows) <= difference
-
-    low, high = 2, MOST_SEEDS
-    if not enough(high):
-        return None
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle + 1, high)
-    return high
 
 
 def _leader(found: Verdict, rows: Sequence[Row]) -> Row:

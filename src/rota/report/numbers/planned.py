@@ -14,7 +14,15 @@ from rota.report.numbers.contrasts import ALPHA
 from rota.report.numbers.measures import GOAL, HIGH, LOW, MACRO, METRICS, Metric, values
 from rota.report.numbers.pooled import loss_curve
 from rota.report.study import Row, Study
-from rota.statistics import common_time, holm, paired_seeds, smallest_detectable, student_t_quantile, value_at
+from rota.statistics import (
+    common_time,
+    holm,
+    paired_seeds,
+    seeds_to_detect,
+    smallest_detectable,
+    student_t_quantile,
+    value_at,
+)
 
 SCOPES: Final[Mapping[Languages, str]] = {"all": MACRO, "goal": GOAL, "low-resource": LOW, "high-resource": HIGH}
 
@@ -212,10 +220,7 @@ def _detectable(plan: Plan, test: PlannedTest, seeds: int, lines: int, earlier: 
         alone, corrected = (smallest_detectable(spread, seeds, alpha=ALPHA / count) for count in (1, lines))
     enough = None
     if interest is not None:
-        for count in range(2, MOST_SEEDS + 1):
-            if smallest_detectable(spread, count, alpha=ALPHA / lines) <= interest:
-                enough = count
-                break
+        enough = seeds_to_detect(interest, spread, most=MOST_SEEDS, alpha=ALPHA / lines)
     return Detectable(test, metric, seeds, spread, alone, corrected, interest, enough)
 
 
