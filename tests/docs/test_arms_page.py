@@ -20,9 +20,13 @@ def tables():
     return module
 
 
+def section(title):
+    """Of the page, from below its title to the next one."""
+    return (ARMS / "README.md").read_text(encoding="utf-8").split(title, 1)[1].split("\n## ", 1)[0]
+
+
 def rows_of_the_page():
-    section = (ARMS / "README.md").read_text(encoding="utf-8").split("## Synthetic\n", 1)[1].split("\n## ", 1)[0]
-    lines = [line for line in section.splitlines() if line.startswith("| `")]
+    lines = [line for line in section("## Synthetic\n").splitlines() if line.startswith("| `")]
     cells = ([cell.strip() for cell in line[1:-1].split("|")] for line in lines)
     return {name.strip("`"): row for name, *row in cells}
 
@@ -99,10 +103,8 @@ def test_the_gate_closed_the_misaligned_arm_when_the_page_says(seed, at, with_2,
     ("column", "corpus", "length"), [(0, "messy-debian", "debian"), (2, "messy-ted8-small", "ted8-small")]
 )
 def test_the_controls_of_align_are_those_of_the_records(column, corpus, length):
-    section = (ARMS / "README.md").read_text(encoding="utf-8").split("## Is it the shares, or their timing?", 1)[1]
-    found = [
-        [cell.strip(" `") for cell in line[1:-1].split("|")] for line in section.splitlines() if line.startswith("| ")
-    ]
+    lines = section("## Is it the shares, or their timing?").splitlines()
+    found = [[cell.strip(" `") for cell in line[1:-1].split("|")] for line in lines if line.startswith("| ")]
     written = {name: cells[column : column + 2] for name, *cells in found[1:]}
     names = {"uniform": "uniform", "align": "align", "its mixture": "its-mixture", "length": f"length-{length}"}
     assert list(written) == list(names)
@@ -112,3 +114,43 @@ def test_the_controls_of_align_are_those_of_the_records(column, corpus, length):
         test = [each["score"] for each in tables().records(run, "evals.jsonl") if each["metric"] == "loss"]
         assert len(test) == 8
         assert written[label] == [f"{np.mean(dev[-5:]):.3f}", f"{np.mean(test):.3f}"]
+
+
+LARGE = {"messy-debian": ("it", "da", "sk"), "messy-ted8-small": ("tr", "ru", "pt", "cs")}
+ROW_OF = {
+    "temperature 2 +": "temperature-2",
+    "temperature 1.3 +": "temperature-1.3",
+    "`align`, `prior: 1.3` +": "align-prior",
+    "`align`, `direction: loss` +": "align-loss",
+    "rise +": "rise",
+    "rise, shuffled +": "rise-shuffled",
+    "tail +": "tail",
+    "tail, shuffled +": "tail-shuffled",
+    "uniform": "uniform",
+    "length": "length-",
+    "`align`": "align",
+}
+
+
+def share_and_loss(run, large):
+    """The part of the target tokens after the warm-up on the large texts, and the mean test loss, as on the page."""
+    seen = Counter()
+    for each in tables().records(run, "steps.jsonl"):
+        if each["step"] > 100:
+            seen[each["arm"]] += each["tokens"]
+    losses = [each["score"] for each in tables().records(run, "evals.jsonl") if each["metric"] == "loss"]
+    return [f"{100 * sum(seen[arm] for arm in large) / sum(seen.values()):.0f} %", f"{np.mean(losses):.3f}"]
+
+
+def test_shares_of_large_texts_and_losses_are_those_of_the_records():
+    lines = section("## Why is align behind on messy debian?\n").splitlines()
+    rows = [line.strip("|").split("|") for line in lines if line.startswith("| ")][1:]
+    assert [cells[0].strip() for cells in rows] == sorted(ROW_OF, key=[row[0].strip() for row in rows].index)
+    for name, *cells in rows:
+        found = []
+        for corpus, large in LARGE.items():
+            folder = "shares" if name.endswith("+ ") else "controls"
+            row = ROW_OF[name.strip()] + (corpus.removeprefix("messy-") if name.strip() == "length" else "")
+            run = ARMS / "runs" / folder / corpus / row / "seed-1003"
+            found += share_and_loss(run, large) if run.exists() else ["", ""]
+        assert [cell.strip() for cell in cells] == found, name
