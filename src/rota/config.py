@@ -119,7 +119,7 @@ class RunConfig(Settings):
     def _tokenizer_of_the_start(cls, values: Any) -> Any:
         """A student that starts from a model reads text as that model did, unless the config gives a tokenizer."""
         student, data = (values.get(key) for key in ("student", "data")) if isinstance(values, dict) else (None, None)
-        if not (isinstance(student, dict) and isinstance(data, dict)) or student.get("start") is None:
+        if not (isinstance(student, dict) and isinstance(data, dict) and isinstance(student.get("start"), str | Path)):
             return values
         subwords = data.get("subwords", {})
         if not isinstance(subwords, dict) or subwords.get("model") is not None:
