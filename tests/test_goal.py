@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rota import api
-from rota.config import check_goal, parse_config
+from rota.config import check_goal, difference, parse_config
 from rota.data.division import teacher_part
 from rota.evaluation.metrics import averages
 from rota.evaluation.selection import dev_losses
@@ -121,6 +121,20 @@ def test_a_group_that_turns_out_to_be_empty_costs_no_prepared_data(tmp_path, mon
 
     monkeypatch.setattr("rota.data.preparation.stages._prepare", prepared_again)
     assert api.train(config(tmp_path, goal="lato"), tmp_path / "run").is_over
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "message"),
+    [
+        ({"gl": 2, "be": 1}, "gl", "goal was {'gl': 2.0, 'be': 1.0} and is 'gl'"),
+        ("all", "gl", "goal was not set and is 'gl'"),
+        ({"gl": 2}, {"be": 1}, "goal.be was not set and is 1.0"),
+    ],
+)
+def test_a_run_of_another_goal_is_told_both(before, now, message):
+    data = {**FILES, "languages": ["gl", "be"]}
+    dumped = (parse_config({"data": data, "goal": goal}).dump() for goal in (before, now))
+    assert difference(*dumped) == message
 
 
 def test_preparing_says_already_that_a_group_is_empty(tmp_path, rota):
@@ -299,7 +313,7 @@ def test_a_run_with_a_goal_is_rewarded_validated_and_selected_by_it(tmp_path):
     best = found.selection.best
     assert best.averages["goal"] == pytest.approx(0.75 * best.bleu["lato"] + 0.25 * best.bleu["kela"])
     assert "goal" in found.averages("chrf")
-    with pytest.raises(ConfigError, match="goal was None and is 'lato'"):
+    with pytest.raises(ConfigError, match="goal was not set and is 'lato'"):
         api.train(config(tmp_path, goal="lato", teacher=DQN), plain.folder)
 
 

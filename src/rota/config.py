@@ -119,7 +119,7 @@ class RunConfig(Settings):
     def _tokenizer_of_the_start(cls, values: Any) -> Any:
         """A student that starts from a model reads text as that model did, unless the config gives a tokenizer."""
         student, data = (values.get(key) for key in ("student", "data")) if isinstance(values, dict) else (None, None)
-        if not (isinstance(student, dict) and isinstance(data, dict)) or student.get("start") is None:
+        if not (isinstance(student, dict) and isinstance(data, dict) and isinstance(student.get("start"), str | Path)):
             return values
         subwords = data.get("subwords", {})
         if not isinstance(subwords, dict) or subwords.get("model") is not None:
@@ -205,8 +205,17 @@ def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
     old, new = leaves(_with_defaults(before)), leaves(now)
     for key in sorted({*old, *new} - FREE):
         if old.get(key) != new.get(key) and not key.startswith(("evaluation.", "data.")):
-            return f"{key} was {old.get(key)!r} and is {new.get(key)!r}"
+            return f"{key} was {_written(key, before, old)} and is {_written(key, now, new)}"
     return None
+
+
+def _written(key: str, dumped: Mapping[str, Any], known: Mapping[str, Any]) -> str:
+    """The value of a key that may be a mapping here and a mere value in the other config, or not written at all."""
+    below: Any = dumped
+    for part in key.split("."):
+        below = below.get(part) if isinstance(below, Mapping) else None
+    value = known.get(key, below)
+    return "not set" if value is None else repr(value)
 
 
 def _with_defaults(dumped: dict[str, Any]) -> dict[str, Any]:

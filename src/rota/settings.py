@@ -179,6 +179,7 @@ def _same_mistake(errors: list[ErrorDetails], model: type[BaseModel]) -> list[Er
 _FORMS = (
     (re.compile("^Value error, "), ""),
     (re.compile("a valid tuple"), "a list"),
+    (re.compile("Input is not a valid path for <class '[^']*'>"), "Input should be a path"),
     (re.compile(r"a valid dictionary( or instance of \w+| or object to extract fields from)?"), "a mapping"),
 )
 

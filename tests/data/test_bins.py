@@ -52,8 +52,11 @@ def test_edges_divide_where_they_lie():
 
 
 def test_a_bin_without_a_pair_is_an_error():
-    with pytest.raises(ValueError, match="made: no pair is in part '1' of split_by, because many have the same length"):
+    message = "made: no pair is in part '1' of split_by; many have the same length: use fewer bins"
+    with pytest.raises(ValueError, match=message):
         parts([("a", "x"), ("b", "y")])
+    with pytest.raises(ValueError, match="made: no pair is in part '2' of split_by; change edges"):
+        parts(edges=(100,), names=("1", "2"))
 
 
 def test_sources_are_divided_by_length_from_files_and_from_a_languages_own_text(tmp_path):

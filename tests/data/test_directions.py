@@ -9,6 +9,7 @@ from rota.api import classroom_of
 from rota.config import RunConfig
 from rota.data.corpora import sources
 from rota.data.corpora.directions import directed_routes, resolved
+from rota.data.corpora.language_files import warn_of_unused
 from rota.data.corpora.sources import CorpusConfig, open_corpus
 from rota.data.division import teacher_part
 from rota.data.preparation.cleaning import Cleaner, CleaningConfig
@@ -243,6 +244,23 @@ def test_sources_are_arms_of_both_directions(tmp_path):
     assert store.languages == ("tr-en", "en-tr", "az-en")
     assert store.language_of["en-tr.tr-2"] == "en-tr"
     assert store.sizes["tr-en.tr-2"] == store.sizes["en-tr.tr-2"]
+
+
+def test_languages_and_sources_in_no_direction_are_said(tmp_path, caplog):
+    made = {f"{language}-web": {"language": language, "take": 0.5} for language in ("az", "tr")}
+    run(directed(tmp_path, ("az-en",), sources=made), tmp_path / "data")
+    assert "no text of tr, tr-web is used: add a direction to data.directions, or remove it" in caplog.text
+
+
+def test_what_is_joined_or_listed_nowhere_is_used_or_not_meant(tmp_path, caplog):
+    made = {"tr-web": {"language": "tr", "take": 0.5}}
+    for config in (
+        directed(tmp_path, sources=made),
+        directed(tmp_path, ("az-tr",), sources=made),
+        CorpusConfig(corpus="ted8", directions=("az-en",)),
+    ):
+        warn_of_unused(config)
+    assert not caplog.messages
 
 
 def in_files(folder):

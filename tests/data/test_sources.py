@@ -135,11 +135,18 @@ def test_edges_divide_where_they_lie(tmp_path):
     assert [texts(config, tmp_path, f"q.{part}") for part in (1, 2, 3)] == [english[:1], english[1:3], english[3:]]
 
 
-def test_a_part_that_no_line_is_in_is_an_error(tmp_path):
-    path = write_tsv(tmp_path / "all.tsv", sentences(4, seed=7), [["web"]] * 4)
-    split = {"column": 3, "values": ["web", "news"]}
+@pytest.mark.parametrize(
+    ("split", "message"),
+    [
+        ({"column": 3, "values": ["0.5", "news"]}, r"tsv: no line has 'news' in column 3; change split_by\.values"),
+        ({"column": 3, "bins": 2}, r"no pair is in part '1' of split_by; many have the same number: use fewer bins"),
+        ({"column": 3, "edges": [0.1, 0.9]}, r"no pair is in part '1' of split_by; change edges"),
+    ],
+)
+def test_a_part_that_no_line_is_in_is_an_error_that_says_what_to_change(tmp_path, split, message):
+    path = write_tsv(tmp_path / "all.tsv", sentences(4, seed=7), [[0.5]] * 4)
     config = with_sources(tmp_path, {"q": {"language": "az", "train": path, "split_by": split}})
-    with pytest.raises(ValueError, match=r"all\.tsv: no line is in part 'news'"):
+    with pytest.raises(ValueError, match=message):
         run(config, tmp_path / "data")
 
 

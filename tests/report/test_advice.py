@@ -175,6 +175,16 @@ def test_an_arm_that_caps_put_into_maintenance_is_learned_by_heart_too(tmp_path,
     assert [finding.arms for finding in advice.of("by-heart")] == [("az",)]
 
 
+def test_a_language_that_is_forgotten_is_named_with_its_dev_losses(tmp_path, full):
+    losses = {step: {**losses, "az": 2.0 + abs(step - 3) / 10} for step, losses in FALLING.items()}
+    records = {**full, "dev_losses": losses, "alarms": [alarm("forgetting", "az"), alarm("forgetting", "be")]}
+    advice = advise(facts_of(tmp_path, **records))
+    (finding,) = advice.of("forgotten")  # the dev loss of be fell to its lowest again
+    assert finding.arms == ("az",)
+    assert "its dev loss was 2.000 at its lowest and ended at 2.900" in finding.text
+    assert "Forgotten\n- az was being forgotten" in written(advice)
+
+
 def test_an_arm_that_helped_first_and_hurt_later_is_named(tmp_path, full):
     faded = [observation(step, az=[3.0 if step < 11 else -0.2], tr=[1.0]) for step in range(1, 21)]
     (finding,) = advise(facts_of(tmp_path, "faded", **{**full, "observations": faded})).of("turned")
@@ -283,6 +293,7 @@ def test_the_command_prints_words_or_json(tmp_path, rota, full):
     assert code == 0
     assert "goal: az 50%, be 50%" in output
     assert "Collect more text like az" in output
+    assert "advice.png; * counts in the goal" in " ".join(output.split())
     assert (run / "advice.png").read_bytes().startswith(b"\x89PNG")
     code, output, _ = rota("advise", run, "--json", "--picture", tmp_path / "new" / "picture.png")
     said = json.loads(output)

@@ -309,6 +309,7 @@ def test_languages_that_are_only_measured_must_exist_and_leave_some(tmp_path, be
         ({"freeze": ["encoder"], "rates": {"encoder": 2}}, "encoder is frozen and has a rate"),
         ({"rates": {"encoder": 0}}, "greater than 0"),
         ({"freeze": ["head"]}, "student.freeze.0"),
+        ({"start": 3}, r"student.start: Input should be a path \(it is 3\)$"),
     ],
 )
 def test_what_cannot_be_trained_is_refused(student, message):

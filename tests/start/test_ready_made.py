@@ -173,10 +173,24 @@ def test_a_language_without_a_code_is_named_with_the_remedy(tmp_path):
     assert "has no code for the language 'az'" in message({})
     assert "write for example data.subwords.codes: {az: " in message({})
     assert "has no code 'aze_Latn'; it has azj_Latn" in message({"az": "aze_Latn"})
+    assert "{en: eng_Latn}, or new for a language it lacks" in message({"az": "azj_Latn"})
+    assert "por_Latn" in message({"az": "pt"}), "codes that begin as it does are listed"
+    assert "write for example data.subwords.codes: {az: CODE}" in message({"az": "pt"}), "none of them is near"
     assert "data.subwords.codes names 'tr', which is not a language of the data (az, en)" in message({"tr": "tur_Latn"})
     found = subwords_of(folder, ["az", "en"], codes={"az": "new", "en": "eng_Latn"})
     assert found.tokens[found.tag("az")] == "__az__"
     assert found.tokens[found.tag("en")] == "eng_Latn"
+
+
+def test_the_codes_of_m2m100_are_named_as_a_config_writes_them(tmp_path):
+    with pytest.raises(ConfigError, match=r"no code 'aze_Latn'; it has az, .*\.codes: \{az: az\}, or new"):
+        subwords_of(m2m100(tmp_path / "model"), ["az", "en"], codes={"az": "aze_Latn"})
+
+
+def test_a_new_tag_that_the_model_has_is_said(tmp_path, caplog):
+    prepared(tmp_path, {"az": "new"}, ["az-en"], m2m100(tmp_path / "model"))
+    assert "'az' is new, but" in caplog.text
+    assert "has a tag '__az__', which is used" in caplog.text
 
 
 def prepared(folder, codes, directions, start):

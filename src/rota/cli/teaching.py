@@ -184,4 +184,5 @@ def advise(
         sys.stdout.write(json.dumps({**advice.as_json(), "picture": str(drawn)}, indent=2, ensure_ascii=False) + "\n")
         return
     views.say(written(advice, views.console.width))
-    views.say(f"\ndrawn in {drawn}")
+    goal = "; * counts in the goal" if any(each.weight for each in facts.arms) else ""
+    views.say(f"\ndrawn in {drawn}{goal}")

@@ -12,7 +12,18 @@ from rota.report.numbers.advice import ALPHA, ArmFacts, Facts, Helper, Sure
 from rota.report.sentences import and_list, plural
 
 Kind = Literal[
-    "trend", "helps", "helper", "turned", "hurts", "no-effect", "unaligned", "by-heart", "collect", "more", "less"
+    "trend",
+    "helps",
+    "helper",
+    "turned",
+    "hurts",
+    "no-effect",
+    "unaligned",
+    "by-heart",
+    "forgotten",
+    "collect",
+    "more",
+    "less",
 ]
 
 REPEATED: Final = 4.0
@@ -71,7 +82,8 @@ class Advice:
 
 
 def advise(facts: Facts) -> Advice:
-    rules = (_trend, _helps, _helpers, _hurts, _no_effect, _turned, _unaligned, _by_heart, _collect, _shares)
+    learned = (_unaligned, _by_heart, _forgotten)
+    rules = (_trend, _helps, _helpers, _hurts, _no_effect, _turned, *learned, _collect, _shares)
     found = tuple(finding for rule in rules for finding in rule(facts))
     return Advice(facts, found, tuple(_certainty(facts)), tuple(_unknown(facts)))
 
@@ -186,6 +198,14 @@ def _by_heart(facts: Facts) -> Iterator[Finding]:
             yield Finding("by-heart", (each.arm,), "likely", text)
 
 
+def _forgotten(facts: Facts) -> Iterator[Finding]:
+    for each in facts.forgotten:
+        losses = f"its dev loss was {each.lowest:.3f} at its lowest and ended at {each.last:.3f}"
+        text = f"{each.language} was being forgotten while nothing of it was trained on: {losses}."
+        text = f"{text} If it matters, train on some of its text too, freeze more, or lower the learning rate."
+        yield Finding("forgotten", (each.language,), "likely", text)
+
+
 def _collect(facts: Facts) -> Iterator[Finding]:
     """Text of arms that serve the goal and have been repeated often; the most useful first."""
     wanted = [each for each in _useful(facts) if not each.unaligned and (each.by_heart or _repeated(each))]
@@ -271,6 +291,7 @@ SECTIONS: Final[Mapping[str, tuple[Kind, ...]]] = {
     "What made no difference that can be seen": ("no-effect",),
     "Lines that may not be aligned": ("unaligned",),
     "Learned by heart": ("by-heart",),
+    "Forgotten": ("forgotten",),
     "What to do": ("collect", "more", "less"),
 }
 

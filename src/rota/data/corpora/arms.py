@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from rota.data.corpora.bins import Difficulty, equal_edges, split_text
+from rota.data.corpora.bins import Difficulty, empty_part, equal_edges, split_text
 from rota.data.corpora.parallel import (
     NAME,
     Corpus,
@@ -339,9 +339,10 @@ def _split_texts(source: SourceConfig, pair: tuple[str, str]) -> list[ParallelTe
                     empty = False
                     yield pair
             if empty:
-                raise ValueError(
-                    f"{origin}: no line is in part {by.parts[number]!r} of split_by; change values or bins"
-                )
+                part = by.parts[number]
+                if by.values:
+                    raise ValueError(f"{origin}: no line has {part!r} in column {by.column}; change split_by.values")
+                raise ValueError(empty_part(origin, part, "the same number", by.edges))
 
         return read
 

@@ -41,6 +41,12 @@ def equal_edges(numbers: Sequence[float], count: int) -> list[float]:
     return [ranked[min(len(ranked) - 1, round(len(ranked) * part / count))] for part in range(1, count)]
 
 
+def empty_part(origin: str, part: str, same: str, edges: Sequence[float]) -> str:
+    """The message that a part has no pairs; bins are equal unless many pairs have ``same``, such as the same length."""
+    why = "change edges" if edges else f"many have {same}: use fewer bins"
+    return f"{origin}: no pair is in part {part!r} of split_by; {why}"
+
+
 def split_text(text: ParallelText, by: Difficulty, edges: Sequence[float], parts: Sequence[str]) -> list[ParallelText]:
     """The parts of a text, lowest numbers first; without ``edges`` they have equal sizes."""
 
@@ -58,8 +64,7 @@ def split_text(text: ParallelText, by: Difficulty, edges: Sequence[float], parts
                     empty = False
                     yield pair
             if empty:
-                found = f"no pair is in part {parts[number]!r} of split_by"
-                raise ValueError(f"{text.origin}: {found}, because many have the same {by}; use fewer bins")
+                raise ValueError(empty_part(text.origin, parts[number], f"the same {by}", edges))
 
         return read
 

@@ -154,3 +154,16 @@ def patterns_of_direction(config: CorpusConfig, split: Split, pair: tuple[str, s
 def names_pairs(patterns: Patterns) -> bool:
     """Whether patterns name the files of any two languages: they have ``{side}``, or both names, but no one."""
     return all("language" not in fields_of(pattern) and fields_of(pattern) for pattern in listed(patterns))
+
+
+def warn_of_unused(config: CorpusConfig) -> None:
+    """Says which languages that the config lists, and which sources of languages, have no text in any direction."""
+    if not config.directions:
+        return
+    known, (_, needed) = {language for pair in config.pairs for language in pair}, config.undirected()
+    unused = [language for language in config.languages if language not in known]
+    of_languages = {name: source.language for name, source in config.sources.items() if source.language}
+    unused += [name for name, language in of_languages.items() if language not in needed["train"]]
+    if unused:
+        remedy = "add a direction to data.directions, or remove it"
+        logger.warning("no text of %s is used: %s", ", ".join(unused), remedy)

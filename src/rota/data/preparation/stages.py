@@ -18,6 +18,7 @@ import numpy as np
 
 from rota.data.corpora.directions import ranked
 from rota.data.corpora.download import alone_in
+from rota.data.corpora.language_files import warn_of_unused
 from rota.data.corpora.parallel import (
     SPLITS,
     Corpus,
@@ -117,6 +118,7 @@ def _prepare(recipe: Recipe, folder: Path, cache: Path, processes: int | None, p
             if recipe.mess is not None:
                 recipe.mess.check(recipe.routes(having(corpus, "train")))
             warn_of_headers(_files(corpus))
+            warn_of_unused(recipe.corpus)
             work = Preparation(recipe, corpus, partial, cache=cache, processes=processes, progress=progress)
             move(work.run(), folder)
     except (KeyboardInterrupt, SystemExit):

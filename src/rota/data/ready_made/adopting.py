@@ -70,7 +70,9 @@ def adopt(
         tokens = _arranged(found, kept, added, new_tags)
         content = {**content, "added_tokens": [*content["added_tokens"], *(added_token(code, 0) for code in new_tags)]}
         content = numbered(content, tokens)
-        logger.info("%s: %d tokens of %d, %d new subwords", config.model, len(tokens), found.vocabulary, len(added))
+        logger.info(
+            "%s: %d tokens (%d before), %d new subwords", config.model, len(tokens), found.vocabulary, len(added)
+        )
     if found.pieces is not None:
         pieces = found.pieces.edited(kept, added)
         (folder / PIECES_FILE).write_bytes(pieces.to_bytes())
@@ -112,7 +114,12 @@ def check_codes(config: SubwordsConfig, languages: Sequence[str], targets: Colle
     Two sources may share one, which is only said: the model then cannot tell them apart.
     """
     assert config.model is not None
-    tags = _tags(read_ready_made(config.model), languages, config.codes, config.model)
+    found = read_ready_made(config.model)
+    tags = _tags(found, languages, config.codes, config.model)
+    for language in languages:
+        if config.codes.get(language) == NEW and tags[language] in found.codes:
+            there = f"{config.model} has a tag {tags[language]!r}, which is used"
+            logger.warning("data.subwords.codes: %r is %s, but %s; another needs another name", language, NEW, there)
     sharing: dict[str, list[str]] = {}
     for language, code in tags.items():
         sharing.setdefault(code, []).append(language)
@@ -141,12 +148,22 @@ def _code(found: ReadyMade, language: str, written: str | None, model: Path) -> 
         remedy = f"leave {language!r} out of data.subwords.codes: it gets a tag of its own unless it has one"
         raise ConfigError(f"{model} has no code {written!r}, {known}; {remedy}")
     what = f"{model} has no code {written!r}" if written else f"{model} has no code for the language {language!r}"
-    wanted = written or language
-    near = difflib.get_close_matches(wanted, found.codes, n=9, cutoff=0.3)
-    near = sorted(near, key=lambda code: code[:2] != wanted[:2])[:3]
-    some = ", ".join(near or found.codes[:5])
-    example = f"data.subwords.codes: {{{language}: {near[0] if near else found.codes[0]}}}"
-    raise ConfigError(f"{what}; it has {some}, ...: write for example {example}, or {NEW} for a language it lacks")
+    raise ConfigError(
+        f"{what}; {_codes_like(written or language, language, found.codes)}, or {NEW} for a language it lacks"
+    )
+
+
+def _codes_like(wanted: str, language: str, codes: Sequence[str]) -> str:
+    """Those that begin as what was wanted, as a config writes them; only a near one is put into the example."""
+
+    def in_common(code: str) -> tuple[bool, float]:
+        return code[:2] == wanted[:2], difflib.SequenceMatcher(None, code, wanted).ratio()
+
+    ranked = sorted((code.removeprefix("__").removesuffix("__") for code in codes), key=in_common, reverse=True)
+    alike = [code for code in ranked if code[0] == wanted[0]][:9]
+    example = alike[0] if alike and alike[0][:2] == wanted[:2] else "CODE"
+    listed = ", ".join(alike or ranked[:5])
+    return f"it has {listed}, ...: write for example data.subwords.codes: {{{language}: {example}}}"
 
 
 def _kept(found: ReadyMade, lines: Iterator[str]) -> set[str]:

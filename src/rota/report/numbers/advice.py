@@ -119,6 +119,14 @@ class Helper(NamedTuple):
     error: float
 
 
+class Forgotten(NamedTuple):
+    """A language of which an alarm said that it is being forgotten, with its dev losses in nats per token."""
+
+    language: Arm  # or the dev set
+    lowest: float
+    last: float
+
+
 @dataclass(frozen=True)
 class Facts:
     """All of it; ``arms`` in the order of the run."""
@@ -133,6 +141,7 @@ class Facts:
     measured: int  # products of gradients; 0 if none were recorded
     checks: int  # spot checks
     helpers: tuple[Helper, ...] = ()  # by language, if the run has a map of who helps whom
+    forgotten: tuple[Forgotten, ...] = ()
 
     @property
     def has_effects(self) -> bool:
@@ -156,7 +165,15 @@ def read_facts(run: StudyRun) -> Facts:
         sum(each.updates for each in products),
         len(run.spot_checks),
         tuple(_helpers(run)),
+        tuple(_forgotten(run)),
     )
+
+
+def _forgotten(run: StudyRun) -> Iterator[Forgotten]:
+    for language in dict.fromkeys(alarm["arm"] for alarm in run.alarms if alarm["kind"] == "forgetting"):
+        losses = [entry["dev_loss"][language] for entry in run.validations if language in entry["dev_loss"]]
+        if losses and losses[-1] > min(losses):
+            yield Forgotten(language, min(losses), losses[-1])
 
 
 def _helpers(run: StudyRun) -> Iterator[Helper]:
