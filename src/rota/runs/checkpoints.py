@@ -188,9 +188,11 @@ class Checkpoints:
         """What to do about a missing checkpoint; nothing if it is older than the one that a run resumes from."""
         found = self.list()
         complete = [checkpoint.step for checkpoint in found if checkpoint.complete]
-        if found and not complete:
+        if not found:
+            return "rota train makes it again, from the beginning"
+        if not complete:
             return REMEDY
-        newest = max(complete, default=0)
+        newest = max(complete)
         return f"rota train goes on from step {newest:,} and makes it again" if step > newest else ""
 
     def resumed(self) -> Checkpoint | None:
