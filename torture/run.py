@@ -104,7 +104,7 @@ def kill_trials(folder: Path, rng: random.Random, counts: Counts, options: argpa
 def flip_trials(folder: Path, rng: random.Random, counts: Counts, _: argparse.Namespace) -> Iterator[Trial]:
     flips = Flips(kills.Projects(folder), rng, counts)
     while True:
-        yield flips.flip
+        yield from (flips.flip, flips.cut, flips.remove)
 
 
 def input_trials(folder: Path, rng: random.Random, counts: Counts, _: argparse.Namespace) -> Iterator[Trial]:

@@ -151,7 +151,7 @@ def test_several_processes_write_the_same_files(rota, run):
     alone = {path.name: path.read_bytes() for path in (run / "translations").iterdir()}
     scores = (run / "evals.jsonl").read_bytes()
     assert len(alone) == 3
-    for path in (run / "translations", run / "evals.jsonl", run / "translations.jsonl"):
+    for path in (run / "translations", run / "evals.jsonl", run / "translations.jsonl", run / "written.json"):
         path.rename(path.with_name(f"old-{path.name}"))
     assert rota("evaluate", run, "--threads", 2, "--beam", 2)[0] == 0
     assert {path.name: path.read_bytes() for path in (run / "translations").iterdir()} == alone

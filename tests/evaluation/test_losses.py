@@ -137,7 +137,8 @@ def test_the_moving_average_of_the_weights_can_be_evaluated(rota, run, store):
     other = shutil.copytree(run, run.parent / "other")
     shutil.rmtree(other / "checkpoints")
     Checkpoints(other / "checkpoints").save(60, {"student": Saved({"network": dict(average.state_dict())})})
-    (other / "evals.jsonl").unlink()
+    for name in ("evals.jsonl", "written.json"):
+        (other / name).unlink()
     assert api.evaluate(other, metrics="loss").values("loss") == moving.values("loss")
 
 

@@ -170,6 +170,19 @@ def study_job(run, **evaluation):
     return Job(run.parent.name, about["seed"], run, {}, config), set(about["data"]["sizes"])
 
 
+def test_a_run_that_was_killed_right_after_its_last_checkpoint_trains_once_more_to_tidy_up(tmp_path):
+    """Older checkpoints may not be thinned yet, and this one is not noted."""
+    job = job_of(tmp_path, COMBINES)
+    about = {"config": job.config.dump(), "data": {"sizes": dict.fromkeys(LANGUAGES, 9)}}
+    job.run.write_about(about)
+    for step in (60, 80):
+        write_checkpoint(job, step)
+    assert look(job).state == "trained", "an earlier version did not note them"
+    for noted, state in ([60], "partial"), ([60, 80], "trained"):
+        job.run.written.path.write_text(json.dumps({"checkpoints": noted}))
+        assert look(job).state == state
+
+
 def test_the_published_records_count_as_scored_with_their_own_settings_alone():
     runs = sorted(path.parent for path in STUDY.glob("*/*/seed-*/run.json"))
     assert runs

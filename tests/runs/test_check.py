@@ -382,7 +382,7 @@ def test_several_processes_may_add_to_a_record(folder):
     run.append("evals", [entry | {"metric": "b"}])
     assert [entry["metric"] for entry in run.read("evals")][-2:] == ["a", "b"]
     held.close()
-    assert not list(run.folder.glob(".evals.lock"))
+    assert not list(run.folder.glob(".written.lock"))
 
 
 def test_the_command_prints_one_line_a_problem_and_ends_with_1(rota, folder):

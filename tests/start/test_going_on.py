@@ -243,7 +243,7 @@ def test_the_codes_of_a_run_are_its_languages(tmp_path, before):
 @pytest.mark.parametrize(
     ("missing", "message"),
     [
-        ("checkpoints", "student.start: .*start has no checkpoint yet; train it first with rota train"),
+        ("checkpoints", "student.start: .*checkpoints/60 is missing; rota train makes it again, from the beginning"),
         ("checkpoints/60/student.network.safetensors", "student.start: .*start has no intact checkpoint"),
         ("subwords.json", "student.start: .*start has no subwords.json; copy the run again, with that file"),
     ],

@@ -114,6 +114,52 @@ def test_kinds_of_files_are_few(tmp_path):
     assert {name: Flips._kind(tmp_path / name) for name in names} == names
 
 
+def trial(tmp_path, monkeypatch, check):
+    """One that tries a run with two records and two checkpoints; ``check`` is how ``rota check`` ends each time."""
+    for step in ("8", "16"):
+        (tmp_path / "run" / "checkpoints" / step).mkdir(parents=True)
+    for name in ("steps", "evals"):
+        (tmp_path / "run" / f"{name}.jsonl").write_bytes(b'{"step": 1}\n' * 4)
+    flips = object.__new__(Flips)
+    flips.projects = SimpleNamespace(project=tmp_path, restore=lambda _: None)
+    flips.done, flips.rng, flips.counts = None, random.Random(1), Counts()
+    tried = []
+
+    def batch(trials, *_):
+        tried.extend((path, content) for _, path, content in trials)
+        return [check] * len(trials)
+
+    monkeypatch.setattr("flips.run_batch", batch)
+    monkeypatch.setattr("flips.run_rota", lambda *_: check)
+    monkeypatch.setattr(flips, "_results", lambda *_: ("silent", "report/report.md"))
+    return flips, tried
+
+
+@pytest.mark.parametrize(("output", "end"), [("steps.jsonl evals.jsonl: it has 1 line", "noticed"), ("", "silent")])
+def test_records_are_cut_at_the_end_of_a_line_and_it_must_be_noticed(tmp_path, monkeypatch, output, end):
+    flips, tried = trial(tmp_path, monkeypatch, ended(1 if output else 0, output))
+    flips.cut()
+    assert {path.name for path, _ in tried} == {"steps.jsonl", "evals.jsonl"}
+    assert all(content == b'{"step": 1}\n' * content.count(b"\n") for _, content in tried)
+    assert {content.count(b"\n") for _, content in tried} <= {0, 1, 2, 3}
+    assert {*flips.counts.ends} == {"lost ends: steps.jsonl", "lost ends: evals.jsonl"}
+    assert {each for ends in flips.counts.ends.values() for each in ends} == {end}
+    assert flips.counts.failed == (end == "silent")
+
+
+def test_a_checkpoint_is_removed_and_must_be_noticed_and_the_newest_made_again(tmp_path, monkeypatch):
+    flips, _ = trial(tmp_path, monkeypatch, ended(1, "run/checkpoints/8: it is missing"))
+    flips.rng.choice = lambda folders: folders[0]
+    flips.remove()
+    assert flips.counts.ends == {"lost ends: an older checkpoint": {"noticed": 1}}
+    flips.remove()  # 16, the only one left: check does not name it
+    assert flips.counts.ends["lost ends: the newest checkpoint"] == {"silent": 1}
+    flips, _ = trial(tmp_path, monkeypatch, ended(1, "run/checkpoints/16: it is missing"))
+    flips.rng.choice = lambda folders: folders[-1]
+    flips.remove()  # it is named, but not the same after training
+    assert flips.counts.ends == {"lost ends: the newest checkpoint": {"silent": 1}}
+
+
 def test_counts_are_added_saved_and_shown(tmp_path):
     counts = Counts()
     counts.add("kills: prepare", "the same")

@@ -142,7 +142,8 @@ def _check_recorded(run: Run, model: Model, weights: str) -> None:
         if model_of(entry).name == model.name and recorded != weights:
             place = f"{run.record_path('evals')}, line {number}"
             other = f"{place} has a score of other weights than the checkpoints of {model} have now"
-            raise ValueError(f"{other}; put those back, or delete evals.jsonl, translations/ and losses/ in {run}")
+            files = "evals.jsonl, written.json, translations/ and losses/"
+            raise ValueError(f"{other}; put those back, or delete {files} in {run}")
 
 
 def _record(

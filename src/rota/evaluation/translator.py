@@ -271,8 +271,7 @@ class Translations:
                 lines = (" ".join(line.split()) for line in found)  # a model may produce a line break
                 text = "".join(f"{line}\n" for line in lines)
                 entry = {"file": _name(run, paths[arm]), "hash": short_hash(text.encode()), **made_from[arm]}
-                if known.get(entry["file"]) != entry:
-                    run.append("translations", [entry])
+                run.append("translations", [entry] if known.get(entry["file"]) != entry else [])
                 write_atomically(paths[arm], text)  # after the entry: a process that is killed makes the file again
         return paths
 

@@ -304,7 +304,7 @@ def _look(job: Job) -> Status:
     if change is not None:
         return Status("another", why=change)
     step = run.saved_step()
-    trained = step >= run.end_of(job.steps)
+    trained = step >= run.end_of(job.steps) and run.written.has_checkpoint(step)  # else rota train tidies up
     done = trained and (job.is_stem or is_scored(job, run.sizes))
     if run.is_published and not done:
         return Status("another", why="it holds published records of a run that was not finished, without its models")

@@ -117,8 +117,8 @@ def choose(run: Run, *, step: int | None = None, selected: bool = False, combine
 
 def _standing(run: Run) -> Model:
     """The model that stands for the run, unless it was trained further after its scores were made."""
-    model, last = standing_model(run), run.checkpoint().step
-    if model.select is None and model.step < last:
+    model = standing_model(run)
+    if model.select is None and model.step < (last := run.checkpoint().step):
         since = f"the scores of {run} are of step {model.step:,}, and its last checkpoint is of step {last:,}"
         raise ValueError(f"{since}; score that with rota evaluate {run}, or name one of them with --step")
     return model

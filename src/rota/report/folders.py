@@ -156,9 +156,14 @@ def check_target(paths: Sequence[Path], out: Path) -> None:
 
 def _copy_run(run: Run, copy: Run) -> int:
     copy.write_about(_without_paths(run.about))
+    scores = run.written.lines("evals")  # before they are copied: the run may be scored just now
     written = copy.about_path.stat().st_size + _copy(run.selection_path, copy.selection_path)
     written += sum(_copy(run.find_record(name), copy.record_path(name)) for name in COPIED)
     written += sum(_pack(run.find_record(name), copy.record_path(name)) for name in PACKED)
+    with copy.written.changing() as counted:
+        counted.clear()
+        counted |= {"evals": scores} if scores else {}
+    written += copy.written.path.stat().st_size if copy.written.path.is_file() else 0
     probes = sorted(run.policy_folder.glob("*.json"))
     return written + sum(_copy(probe, copy.policy_folder / probe.name) for probe in probes)
 

@@ -5,6 +5,7 @@
 ``records.py``      the ``.jsonl`` files: appended to, cut back when a run resumes, read plain or compressed
 ``entries.py``      what an entry of each of them must have
 ``checkpoints.py``  which checkpoints there are and which are intact; ``tensors.py`` reads and writes their arrays
+``written.py``      what the folder has at least: lines of records that are added to later, and checkpoints
 ``earlier.py``      what checkpoints of earlier versions say, in the words of this one
 ``standing.py``     which models were scored, and which one of them stands for the run
 ``check.py``        whether every file is still what was written

@@ -2,7 +2,8 @@
 
 Records have a check value on every line, JSON files one as their last key, checkpoints a checksum of each file; hashes
 of translations, of losses by sentence and of the weights that were scored are in ``translations.jsonl`` and
-``evals.jsonl``. Files of version 0.1 lack some of these; they are counted, and are no problem.
+``evals.jsonl``. Checkpoints say how long most records were, and ``written.json`` how long the others are and which
+checkpoints there were. Files of version 0.1 lack some of these; they are counted, and are no problem.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from rota.runs.entries import Known
 from rota.runs.records import REMEDY, Entry, cut_off, damage_in, has_checks, read_record, untimed
 from rota.runs.run import RecordName, Run
 from rota.runs.standing import model_of
+from rota.runs.written import COUNTED, too_short
 
 Progress = Callable[[str, int, int | None], None]
 """Called with what is being read, files done, and files in all."""
@@ -75,6 +77,7 @@ def check_run(run: Run, progress: Progress = lambda *_: None) -> Findings:
     stages: dict[str, Callable[[Run, Findings], None]] = {
         "run.json": _check_about,
         "records": _check_records,
+        "what was written": _check_written,
         "checkpoints": _check_checkpoints,
         "selection and probes": _check_json,
         "translations": _check_translations,
@@ -175,6 +178,29 @@ def _check_lengths(run: Run, found: Findings) -> None:
     timings = run.find_record("timings") or run.record_path("timings")
     if last["timings"] < last["validations"] and not found.names(timings):
         found.add(timings, untimed(last["timings"], last["validations"]))
+
+
+def _check_written(run: Run, found: Findings) -> None:
+    """Records that are added to later have lost no lines, and no checkpoint is gone, as far as that was noted."""
+    path = run.written.path
+    if not path.is_file() or check_json(path, found) is None:
+        return
+    try:
+        counted = {name: run.written.lines(name) for name in COUNTED}  # first: somebody may be scoring the run
+        missing = [] if run.is_published else run.checkpoints().missing()
+    except ValueError as error:
+        found.add_error(path, error)
+        return
+    for name in COUNTED:
+        record = run.find_record(name)
+        lines = 0 if record is None else sum(1 for _ in _readable(record))
+        place = record or run.record_path(name)
+        lost = None if found.names(place) else too_short(lines, counted[name])
+        if lost is not None:
+            found.add(place, lost)
+    for step in missing:
+        again = run.checkpoints().made_again(step)
+        found.add(run.checkpoints_folder / str(step), f"it is missing{'; ' if again else ''}{again}")
 
 
 def _readable(path: Path) -> Iterator[Entry]:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 from rota.files import damaged, fingerprint, folder_atomically, read_json, sha256_of, write_json
 from rota.runs.entries import by_name, is_text, is_whole
 from rota.runs.records import REMEDY
+from rota.runs.written import CHECKPOINTS, Written
 from rota.types import Checkpointable, State
 
 if TYPE_CHECKING:
@@ -113,11 +114,13 @@ class Checkpoint:
 class Checkpoints:
     """The checkpoints of one run, oldest first; the last ``keep`` are complete, older ones have lost the moments."""
 
-    def __init__(self, folder: Path, keep: int = 2) -> None:
+    def __init__(self, folder: Path, keep: int = 2, written: Written | None = None) -> None:
+        """``written``: where it is noted which checkpoints there are, so that one that is gone is missed."""
         if keep < 1:
             raise ValueError(f"keep is {keep}; at least 1 complete checkpoint must stay")
         self.folder = folder
         self.keep = keep
+        self._written = written
 
     def save(
         self,
@@ -141,14 +144,29 @@ class Checkpoints:
             write_manifest(partial, step, files, complete=True, records=records)
         self.drop(drop)
         self._thin()
+        self._note()  # last: a step that is noted is saved with all that belongs to it
         return final
 
     def list(self) -> list[Checkpoint]:
         """All checkpoints that are whole as far as their manifests tell, by step."""
         if not self.folder.is_dir():
             return []
-        steps = sorted(int(path.name) for path in self.folder.iterdir() if path.name.isdigit())
-        return [found for step in steps if (found := _inspect(self.folder / str(step))) is not None]
+        return [found for step in self._steps() if (found := _inspect(self.folder / str(step))) is not None]
+
+    def _steps(self) -> Sequence[int]:
+        """Of all folders, whole or not."""
+        if not self.folder.is_dir():
+            return []
+        return sorted(int(path.name) for path in self.folder.iterdir() if path.name.isdigit())
+
+    def missing(self) -> Sequence[int]:
+        """Steps that were saved, as far as that was noted, and whose folders are gone."""
+        before, there = self._noted(), self._steps()
+        gone = [step for step in before if step not in there]
+        return [step for step in gone if step in self._noted()] if gone else []  # a run that trains may drop some
+
+    def _noted(self) -> Sequence[int]:
+        return [] if self._written is None else self._written.checkpoints() or []
 
     def newest(self) -> Checkpoint | None:
         """The newest complete checkpoint whose checksums hold; damaged ones are reported and passed over.
@@ -160,14 +178,53 @@ class Checkpoints:
                 return checkpoint
             if checkpoint.complete:
                 logger.warning("checkpoint %s is damaged (%s); using the one before", checkpoint.folder, damage)
-        if self.folder.is_dir() and any(path.name.isdigit() for path in self.folder.iterdir()):
-            raise ValueError(f"{self.folder} has no intact complete checkpoint; delete the run's folder to start again")
+        if self._steps():
+            gone = "".join(f", and {step} is missing" for step in self.missing()[-1:])
+            lacks = f"{self.folder} has no intact complete checkpoint{gone}"
+            raise ValueError(f"{lacks}; delete the run's folder to start again")
         return None
 
+    def made_again(self, step: int) -> str:
+        """What to do about a missing checkpoint; nothing if it is older than the one that a run resumes from."""
+        found = self.list()
+        complete = [checkpoint.step for checkpoint in found if checkpoint.complete]
+        if not found:
+            return "rota train makes it again, from the beginning"
+        if not complete:
+            return REMEDY
+        newest = max(complete)
+        return f"rota train goes on from step {newest:,} and makes it again" if step > newest else ""
+
+    def resumed(self) -> Checkpoint | None:
+        """The newest checkpoint, for a run that goes on; it is said if later ones are gone."""
+        found, missing = self.newest(), self.missing()
+        step = 0 if found is None else found.step
+        if missing and missing[-1] > step:
+            goes_on = f"training goes on from step {step:,}, and makes it again"
+            logger.warning("checkpoint %s is missing; %s", self.folder / str(missing[-1]), goes_on)
+        return found
+
+    def go_back_to(self, step: int) -> None:
+        """Remove all later checkpoints; the run will save them again."""
+        self.drop(later for later in {*self._steps(), *self._noted()} if later > step)
+        self._note()
+
     def drop(self, steps: Iterable[int]) -> None:
-        """Remove the checkpoints of these steps, if they are there."""
-        for step in steps:
+        """Remove the checkpoints of these steps, if they are there; from now on none of them is missed."""
+        dropped = set(steps)
+        if self._written is not None and dropped.intersection(self._noted()):
+            with self._written.changing() as written:
+                written[CHECKPOINTS] = [step for step in written[CHECKPOINTS] if step not in dropped]
+        for step in dropped:
             shutil.rmtree(self.folder / str(step), ignore_errors=True)
+
+    def _note(self) -> None:
+        """Note which there are; those that were noted and are gone stay missing."""
+        if self._written is None:
+            return
+        with self._written.changing() as written:
+            if steps := {*written.get(CHECKPOINTS, ()), *self._steps()}:
+                written[CHECKPOINTS] = sorted(steps)
 
     def _thin(self) -> None:
         found = self.list()
@@ -205,6 +262,8 @@ class Checkpoints:
 
     def find(self, step: int | None = None) -> Checkpoint:
         """The intact checkpoint of a step, or the last one that is intact; complete or not."""
+        if step is None:
+            self._check_last()
         run, found = self.folder.parent, self._by_step()
         if step is not None and step not in found:
             raise self._lacks(step, found)
@@ -212,6 +271,21 @@ class Checkpoints:
             if checkpoint.is_intact():
                 return checkpoint
         raise ValueError(f"{run} has no intact checkpoint{'' if step is None else f' of step {step}'}; train it again")
+
+    def _check_last(self) -> None:
+        """Raises an error if the checkpoint that was saved last is gone: the one before is another model."""
+        missing, there = self.missing(), self._steps()
+        if missing and missing[-1] > max(there, default=0):
+            or_name = ", or name another with --step" if there else ""
+            again = self.made_again(missing[-1])
+            raise ValueError(f"{self.folder / str(missing[-1])} is missing; {again}{or_name}")
+
+    def _warn_of_missing(self, first: int, last: int | None = None) -> None:
+        """Says which checkpoints are gone that would have been in a window between these steps."""
+        missing = [step for step in self.missing() if first <= step and (last is None or step <= last)]
+        if missing:
+            steps = ", ".join(map(str, missing))
+            logger.warning("%s lacks its checkpoints of step %s; the others are used", self.folder.parent, steps)
 
     def _lacks(self, step: int, found: Iterable[int]) -> ValueError:
         run = self.folder.parent
@@ -223,11 +297,14 @@ class Checkpoints:
         before = (found for found in reversed(self._by_step().values()) if found.step < last)
         others = islice((found for found in before if found.is_intact()), size - 1)
         steps = (*(found.step for found in others), last)
+        self._warn_of_missing(min(steps), last)
         self._warn_if_few(len(steps), size)
         return tuple(sorted(steps))
 
     def windows(self, size: int) -> Sequence[tuple[int, ...]]:
         """Steps of every ``size`` consecutive intact checkpoints, oldest first; of all there are, if they are fewer."""
+        self._check_last()
+        self._warn_of_missing(1)
         steps = [found.step for found in self._by_step().values() if found.is_intact()]
         if not steps:
             raise ValueError(f"{self.folder.parent} has no intact checkpoint; train it again")

@@ -14,6 +14,7 @@ from rota.goal import ALL, Goal, goal_mean, resolve
 from rota.runs.checkpoints import Checkpoint, Checkpoints
 from rota.runs.entries import Known
 from rota.runs.records import REMEDY, Entry, Record, last_entry, last_lines, read_record
+from rota.runs.written import WITHOUT_IT, Written, too_short
 from rota.settings import BEFORE
 from rota.types import Arm, Route
 
@@ -76,6 +77,11 @@ class Run:
     def subwords_path(self) -> Path:
         """The vocabulary, so that a run translates without its data folder."""
         return self.folder / "subwords.json"
+
+    @property
+    def written(self) -> Written:
+        """``written.json``: the lines of some records and the checkpoints that the folder has at least."""
+        return Written(self.folder)
 
     @property
     def checkpoints_folder(self) -> Path:
@@ -235,9 +241,24 @@ class Run:
         return resolve(self.about["config"].get("goal", ALL), list(self.sizes), self.low_resource, self.routes)
 
     def read(self, name: RecordName) -> Iterator[Entry]:
-        """The entries of a record, plain or gzipped; none if there is no such record."""
+        """The entries of a record, plain or gzipped; none if there is no such record.
+
+        An error at the end if it has lost lines, as far as that is known.
+        """
+        least = self.written.lines(name)  # first: another process may be adding to the record
         path = self.find_record(name)
-        return iter(()) if path is None else read_record(path, self.known if self.exists else None)
+        entries = iter(()) if path is None else read_record(path, self.known if self.exists else None)
+        return entries if least == 0 else self._no_fewer(entries, least, path or self.record_path(name))
+
+    @staticmethod
+    def _no_fewer(entries: Iterator[Entry], least: int, path: Path) -> Iterator[Entry]:
+        found = 0
+        for entry in entries:
+            found += 1
+            yield entry
+        lost = too_short(found, least)
+        if lost is not None:
+            raise damaged(path, lost, WITHOUT_IT)
 
     @property
     def known(self) -> Known:
@@ -249,13 +270,23 @@ class Run:
         return Record(self.record_path(name))
 
     def append(self, name: RecordName, entries: Iterable[Mapping[str, Any]]) -> None:
-        """Add entries to a record that several processes may be adding to, one after the other."""
-        with locked(self.folder / f".{name}.lock", keep=False):
+        """Add entries to a record that several processes may be adding to, one after the other, and count its lines.
+
+        A process that is killed here leaves fewer counted than there are; the next call counts them, also if it has
+        nothing to add.
+        """
+        with self.written.changing() as written:
             record = self.record(name)
+            record.truncate()
+            lost = too_short(record.lines, written.get(name, 0))
+            if lost is not None:
+                raise damaged(record.path, lost, WITHOUT_IT)
             for entry in entries:
                 record.write(entry)
             record.flush()
             record.close()
+            if record.lines:
+                written[name] = record.lines
 
     def check_subwords(self) -> None:
         """Raises an error if the vocabulary is not the one that the run was trained with, as far as it is known."""
@@ -276,7 +307,7 @@ class Run:
         return sorted((read_json(path, "step", remedy=REMEDY) for path in paths), key=lambda probe: int(probe["step"]))
 
     def checkpoints(self, keep: int = 2) -> Checkpoints:
-        return Checkpoints(self.checkpoints_folder, keep)
+        return Checkpoints(self.checkpoints_folder, keep, self.written)
 
     def checkpoint(self, step: int | None = None) -> Checkpoint:
         """The intact checkpoint of a step, or the last one that is intact."""

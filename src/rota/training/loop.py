@@ -230,9 +230,6 @@ class Loop:
             if found.step % self.checkpoint_every and found.step < self.step
         ]
 
-    def _steps_after(self, step: int) -> list[int]:
-        return [found.step for found in self.checkpoints.list() if found.step > step]
-
     def parts(self) -> dict[str, Checkpointable]:
         parts: dict[str, Checkpointable] = {
             "student": self.student,
@@ -247,13 +244,14 @@ class Loop:
     def resume(self) -> Checkpoint | None:
         """Go on from the newest intact checkpoint, cutting the records back to it; None if there is none."""
         self.team.share(self.checkpoints.tidy)
-        checkpoint = self.team.share(self.checkpoints.newest)
+        checkpoint = self.team.share(self.checkpoints.resumed)
         if checkpoint is None:
             self.journal.truncate(-1)
+            self.team.share(lambda: self.checkpoints.go_back_to(0))
             return None
         self.journal.truncate(checkpoint.step, checkpoint.records() if self.team.first else None)
         # Newer ones are damaged, and would count among those that are kept; they will be written again.
-        self.team.share(lambda: self.checkpoints.drop(self._steps_after(checkpoint.step)))
+        self.team.share(lambda: self.checkpoints.go_back_to(checkpoint.step))
         state = checkpoint.load()
         for name, part in self.parts().items():
             if name in state or name not in ("alarms", "stopping"):  # version 0.1 had none; a rule may come later
