@@ -10,6 +10,7 @@ from rota.config import RunConfig
 from rota.data.corpora import sources
 from rota.data.corpora.directions import directed_routes, resolved
 from rota.data.corpora.language_files import warn_of_unused
+from rota.data.corpora.parallel import SPLITS
 from rota.data.corpora.sources import CorpusConfig, open_corpus
 from rota.data.division import teacher_part
 from rota.data.preparation.cleaning import Cleaner, CleaningConfig
@@ -207,6 +208,17 @@ def test_pairs_without_the_pivot_are_joined_by_their_translation(tmp_path):
     assert list(corpus) == ["az-tr", "tr-en"]
     assert [list(corpus["az-tr"][split].read()) for split in ("train", "dev")] == by_file
     assert by_file[1][0] == (sentences(6, 51)[0].upper(), sentences(6, 51)[0].title())
+
+
+def test_sentences_without_a_translation_are_not_joined(tmp_path):
+    """An empty line says that a translation is missing; two of them are not translations of each other."""
+    lines = {"az": ["A\t", "\tone", "B\tone", "C\ttwo"], "tr": ["X\t", "\ttwo", "Y\tone", "Z\ttwo"]}
+    for language, pairs in lines.items():
+        (tmp_path / f"{language}.tsv").write_text("".join(f"{pair}\n" for pair in pairs))
+    config = CorpusConfig(
+        languages=("az", "tr"), directions=("az-tr",), **dict.fromkeys(SPLITS, f"{tmp_path}/{{language}}.tsv")
+    )
+    assert list(open_corpus(config, tmp_path)["az-tr"]["train"].read()) == [("B", "Y"), ("C", "Z")]
 
 
 def test_files_of_two_languages_need_no_pivot_at_all(tmp_path):

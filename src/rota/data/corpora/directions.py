@@ -256,9 +256,10 @@ def _joined(first: ParallelText, second: ParallelText, split: Split, direction: 
         by_pivot: dict[str, str] = {}
         empty = True
         for source, pivot in first.read():
-            by_pivot.setdefault(pivot, source)
+            if source and pivot:  # a missing translation is an empty line, and two of them are not the same sentence
+                by_pivot.setdefault(pivot, source)
         for target, pivot in second.read():
-            if pivot in by_pivot:
+            if target and pivot in by_pivot:
                 empty = False
                 yield by_pivot.pop(pivot), target
         if empty:
