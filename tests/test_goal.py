@@ -68,7 +68,12 @@ def test_weights_must_be_above_zero(tmp_path):
 
 @pytest.mark.parametrize(
     ("setting", "why"),
-    [({"az": 0}, "the weight of 'az' is 0; weights"), ({"az": -1, "tr": 2}, "of 'az' is -1"), ([], "no language has")],
+    [
+        ({"az": 0}, "the weight of 'az' is 0; weights"),
+        ({"az": -1, "tr": 2}, "of 'az' is -1"),
+        ([], "no language has"),
+        (["az", "tr", "az"], "'az' is listed twice; remove one, or write weights, for example goal: {az: 2"),
+    ],
 )
 def test_so_must_those_that_are_given_from_python(setting, why):
     with pytest.raises(ValueError, match=why):

@@ -40,8 +40,13 @@ def _possible(goal: str | dict[str, float]) -> str | dict[str, float]:
 
 def _alike(goal: Any) -> Any:
     """``[gl, be]`` is ``{gl: 1, be: 1}``."""
-    named = isinstance(goal, list | tuple) and all(isinstance(language, str) for language in goal)
-    return dict.fromkeys(goal, 1.0) if named else goal
+    if not (isinstance(goal, list | tuple) and all(isinstance(language, str) for language in goal)):
+        return goal
+    twice = next((language for language in goal if goal.count(language) > 1), None)
+    if twice is not None:
+        weights = f"write weights, for example goal: {{{twice}: 2, ...}}"
+        raise ValueError(f"{twice!r} is listed twice; remove one, or {weights}")
+    return dict.fromkeys(goal, 1.0)
 
 
 GoalSetting = Annotated[str | dict[str, float], BeforeValidator(_alike), AfterValidator(_possible)]
