@@ -202,7 +202,7 @@ def test_the_end_of_a_run_is_said_if_until_is_beyond_it(rota, project):
 def test_data_prepared_otherwise(rota, project):
     assert rota("prepare", "run.yaml")[0] == 0
     replace(project, "size: 300", "size: 320")
-    assert_one_line(rota("prepare", "run.yaml"), "subwords.size changed from 300 to 320", "--again")
+    assert_one_line(rota("prepare", "run.yaml"), "data.subwords.size changed from 300 to 320", "--again")
     assert rota("prepare", "run.yaml", "--again")[0] == 0
 
 

@@ -311,7 +311,7 @@ def test_prepared_data_do_not_depend_on_the_mirror(mirror, tmp_path):
     store = run(other, tmp_path / "data", subwords=subwords)
     assert store.manifest.settings["corpus"]["release"] == "bookworm"
     assert set(store.sizes) == {"it", "es"}
-    with pytest.raises(ValueError, match="corpus.release changed from bookworm to trixie"):
+    with pytest.raises(ValueError, match=r": data\.release changed from bookworm to trixie"):
         run(config.model_copy(update={"release": "trixie"}), tmp_path / "data", subwords=subwords)
 
 

@@ -118,7 +118,7 @@ def test_mess_is_recorded_in_config_and_manifest(corpus, tmp_path):
 
 
 def test_adding_mess_to_prepared_data_is_a_change(corpus, clean, tmp_path):
-    with pytest.raises(ConfigError, match=r"mess\.seed changed from None to 1; use --again"):
+    with pytest.raises(ConfigError, match=r"data\.mess\.seed changed from not set to 1; use --again"):
         run(corpus, tmp_path / "clean", mess=mess(tr=ALL))
 
 

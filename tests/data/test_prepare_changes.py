@@ -130,7 +130,7 @@ def test_another_archive_behind_the_same_path_is_a_change(tmp_path):
 
 def test_a_changed_setting_is_noticed_and_named(corpus, tmp_path):
     run(corpus, tmp_path / "data")
-    with pytest.raises(ValueError, match=r"subwords\.size changed from 400 to 500; use --again"):
+    with pytest.raises(ValueError, match=r"data\.subwords\.size changed from 400 to 500; use --again"):
         run(corpus, tmp_path / "data", subwords=SubwordsConfig(size=500, lines=50))
-    with pytest.raises(ValueError, match="seed changed from 1 to 2"):
+    with pytest.raises(ValueError, match=r"data\.seed changed from 1 to 2"):
         run(corpus, tmp_path / "data", seed=2)

@@ -93,6 +93,10 @@ def test_a_run_with_a_sentencepiece_model_of_ones_own(tmp_path, spm):
         spm.write_bytes(SentencePieceModel.parse(spm_copy).edited(None, ["qq"]).to_bytes())
         with pytest.raises(ConfigError, match=r"was prepared differently: the content of .*own.model changed"):
             api.prepare(again)
+        values["data"].pop("subwords")
+        named = r"data\.subwords\.model changed from .*own\.model to not set \(which student\.start sets if"
+        with pytest.raises(ConfigError, match=named):
+            api.prepare(parse_config(values))
     finally:
         spm.write_bytes(spm_copy)
 

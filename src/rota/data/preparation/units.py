@@ -76,13 +76,20 @@ class Recipe:
         return self.corpus.routes(names)
 
     def change_since(self, before: Mapping[str, Any]) -> str | None:
-        """The first setting that differs from those of an earlier recipe, with both values."""
+        """The first setting that differs from those of an earlier recipe, as a config names it, with both values."""
         old, new = leaves(before), leaves(self.as_settings())
         for name in old | new:
             # Whichever mirror the text came from, its checksums are those of the release file.
             if old.get(name) != new.get(name) and name != "corpus.mirror":
-                return f"{name} changed from {old.get(name)} to {new.get(name)}"
+                before_now = [_written(known.get(name)) for known in (old, new)]
+                start = " (which student.start sets if the config does not)"
+                of_start = start if name == "subwords.model" else ""
+                return f"data.{name.removeprefix('corpus.')} changed from {' to '.join(before_now)}{of_start}"
         return None
+
+
+def _written(value: Any) -> str:
+    return "not set" if value is None else str(value)
 
 
 @dataclass(frozen=True)
