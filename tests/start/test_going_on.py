@@ -173,17 +173,27 @@ def test_new_subwords_start_from_the_mean_of_their_pieces_and_a_new_tag_from_the
         torch.testing.assert_close(found[number].double(), mean, atol=1e-6, rtol=0, msg=token)
 
 
-@pytest.mark.parametrize(("steps", "combine"), [([4], "last"), ([4, 8], "ensemble"), ([4, 8], "average")])
-def test_a_start_has_the_weights_of_the_checkpoints_that_were_selected(tmp_path, steps, combine):
+@pytest.mark.parametrize(
+    ("steps", "combine", "said"),
+    [
+        ([4], "last", "step 4"),
+        ([4, 8], "ensemble", "the mean of the weights of steps 4, 8"),
+        ([4, 8], "average", "the mean of the weights of steps 4, 8"),
+    ],
+)
+def test_a_start_has_the_weights_of_the_checkpoints_that_were_selected(tmp_path, caplog, steps, combine, said):
+    caplog.set_level("INFO")
     training = {"steps": 12, "checkpoint_every": 4, "keep": 3}
     config = settings(tmp_path, {"az": 60}, TINY, data={"subwords": {"size": 320}}, training=training)
     api.train(config, tmp_path / "first")
     first = Run(tmp_path / "first")
     last = first_weights(StudentConfig(start=first.folder), Subwords.load(first.subwords_path))
     assert torch.equal(last["embedding.weight"], first.checkpoint(12).network()["embedding.weight"])
+    assert f"starting from {first}: its last checkpoint, step 12" in caplog.messages
     found = {"select": "loss", "combine": combine, "best": {"steps": steps}}
     write_json(first.selection_path, found, checked=True)
     weights = first_weights(StudentConfig(start=first.folder), Subwords.load(first.subwords_path))
+    assert caplog.messages[-1] == f"starting from {first}: {said}, found best by rota evaluate --select loss"
     selected = [first.checkpoint(step).network() for step in steps]
     assert not torch.equal(weights["embedding.weight"], last["embedding.weight"])
     for name, tensor in weights.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rota.data.ready_made.adopting import as_it_is
 from rota.data.subwords import Subwords
 from rota.runs import Run
-from rota.runs.standing import standing_model
+from rota.runs.standing import Model, standing_model
 from rota.settings import ConfigError, Duration
 from rota.student.config import OF_START, SIZES, LearningRate, Shape, StudentConfig
 from rota.student.pretrained import is_ctranslate2, is_pretrained, read_pretrained
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     Weights = dict[str, Tensor]
+
+logger = logging.getLogger(__name__)
 
 PEAK: Final = 0.0001
 """The learning rate of a student that has learned before, unless the config names one; with a warm-up of 10 %."""
@@ -65,6 +68,7 @@ def _of_run(run: Run) -> Start:
         from rota.evaluation.translator import Translator
 
         model = standing_model(run)
+        logger.info("starting from %s: %s", run, _which(model, run.saved_step()))
         if model.select is None:
             found = Translator.load(run.folder, device="cpu")
         else:  # what rota evaluate --select found best; of an ensemble, the mean of its weights
@@ -80,6 +84,16 @@ def _of_run(run: Run) -> Start:
             raise ConfigError(f"student.start: {error}") from None
 
     return Start(run.folder, shape, config.dropout, config.dropout_of_attention, weights, check)
+
+
+def _which(model: Model, last: int) -> str:
+    """The checkpoints that the weights are of, and why those; of an ensemble they are the mean."""
+    if model.select is None:
+        return f"its last checkpoint, step {last:,}"
+    steps = ", ".join(f"{step:,}" for step in model.steps)
+    of = f"the mean of the weights of steps {steps}" if len(model.steps) > 1 else f"step {steps}"
+    of = f"the moving average of step {steps}" if model.combine == "moving-average" else of
+    return f"{of}, found best by rota evaluate --select {model.select}"
 
 
 def with_start(student: StudentConfig, run: Path) -> StudentConfig:
