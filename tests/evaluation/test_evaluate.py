@@ -203,6 +203,19 @@ def test_the_command_shows_the_windows_and_marks_the_best(rota, run, store):
     counts = [len(selection_references(store, arm)) for arm in LOW]
     assert all(0 < count < 9 for count in counts), "a part of each dev set of 9, by the text of the English"
     assert f"the teacher saw none of them): lala {counts[0]}, lali {counts[1]}" in plain
+    assert "says little about which is best" not in plain
+
+
+def test_a_dev_bleu_near_nothing_is_said_to_say_little(rota, run, store):
+    first, second, third = windows_of(40, 50, 60)
+    config = EvaluationConfig(beam=2, select="low-resource")
+    write_translations(run, store, {first: (), second: (), third: ()}, config)
+    code, output, error = rota("evaluate", run, "--select", "low-resource")
+    assert code == 0, error
+    wanted = "a dev BLEU below 1 says little about which is best; --select loss goes by the dev loss"
+    assert wanted in " ".join(output.split())
+    code, output, error = rota("evaluate", run, "--select", "loss")
+    assert "says little about which is best" not in output
 
 
 def test_few_checkpoints_are_said_to_be_few(rota, store, tmp_path):

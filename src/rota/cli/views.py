@@ -41,6 +41,9 @@ console = Console(markup=False, emoji=False, highlight=False)
 Progress = Callable[[str, int, int | None], None]
 """Called as ``progress(stage, done, total)``; the total is ``None`` while it is not known."""
 
+HARDLY = 1.0
+"""A dev BLEU below which it is chance that decides between checkpoints."""
+
 MOST_DROPPED = 3
 """Arms that are named with a reason for which pairs were dropped."""
 
@@ -244,7 +247,10 @@ def window_table(selection: Selection) -> Group:
     single = "moving averages" if combine == "moving-average" else "single checkpoints"
     made = f"{combine} of {size} checkpoints" if size > 1 else single
     measured = "dev loss" if select == "loss" else f"{select} dev BLEU"
-    return Group(_titled(f"{made}, by {measured}", table), Text(_dev_sizes(selection), style="dim"))
+    notes = [_dev_sizes(selection)]
+    if select != "loss" and window.averages[select] < HARDLY:
+        notes.append(f"a dev BLEU below {HARDLY:g} says little about which is best; --select loss goes by the dev loss")
+    return Group(_titled(f"{made}, by {measured}", table), *(Text(note, style="dim") for note in notes))
 
 
 def _dev_sizes(selection: Selection) -> str:
