@@ -18,7 +18,8 @@ from rota.files import read_json_if_whole
 from rota.runs.checkpoints import Checkpoints
 from rota.student.kernels.attention import Layout
 from rota.student.nmt import build_student
-from rota.student.search import Part, Search, translate
+from rota.student.search import Part, Search, batches, translate
+from rota.student.search.beams import Beams
 from rota.student.transformer import EOS, logits
 from rota.types import Batch
 
@@ -192,16 +193,38 @@ def test_ctranslate2_finds_empty_translations_and_all_others_of_a_model_that_has
     assert engine == found
 
 
+class CutAtTheLimit(Beams):
+    """Our search with the rule of CTranslate2: at the limit hypotheses are finished without an end symbol."""
+
+    def _candidates(self, logits_RV):
+        limits_B, self.limits_B = self.limits_B, torch.full_like(self.limits_B, 1_000)
+        found = super()._candidates(logits_RV)
+        self.limits_B = limits_B
+        self.tokens_BC = found[2]
+        return found
+
+    def _finish(self, scores_BC, parents_BC, ends_BC):
+        full_B, before_B = self.limits_B < self.tokens_BWT.shape[2], self.best_scores.clone()
+        super()._finish(scores_BC, parents_BC, ends_BC | full_B[:, None])
+        for row in full_B.nonzero()[:, 0].tolist():
+            sentence, token = int(self.sentences_B[row]), int(self.tokens_BC[row, 0])  # the likeliest one comes first
+            if self.best_scores[sentence] > before_B[sentence] and token != EOS:
+                self.best_tokens[sentence] = np.append(self.best_tokens[sentence], token)
+
+
 @pytest.mark.parametrize("extra", [3, 5])
-def test_where_ctranslate2_differs_it_has_cut_the_translation_at_the_limit(beginner, extra):
+def test_ctranslate2_differs_by_what_it_does_at_the_limit_of_length_and_by_nothing_else(beginner, monkeypatch, extra):
     search = {"beam": 5, "max_ratio": 0.1, "extra": extra}
-    limits = [int(0.1 * len(source)) + extra for source in beginner.sources]
+    longest = [int(0.1 * len(source)) + extra - 1 for source in beginner.sources]  # the tag counts in the limit
     expected = [best.ids.tolist() for best in beginner.expected(**search)]
-    found = beginner.theirs.search([source.tolist() for source in beginner.sources], first=beginner.tag, **search)
+    # One by one: sentences of a batch go on to the longest limit among them, and are cut at their own.
+    found = [beginner.theirs.search([each.tolist()], first=beginner.tag, **search)[0] for each in beginner.sources]
     same = [a == b for a, b in zip(found, expected, strict=True)]
-    cut = [len(ids) >= limit - 1 for ids, limit in zip(found, limits, strict=True)]  # the tag counts in the limit
     assert 0 < sum(same) < len(same), "it must happen, but not everywhere"
-    assert all(is_same or is_cut for is_same, is_cut in zip(same, cut, strict=True))
+    assert all(is_same or len(ids) == most for is_same, ids, most in zip(same, found, longest, strict=True))
+    monkeypatch.setattr(batches, "Beams", CutAtTheLimit)
+    cut = [best.ids.tolist()[:most] for best, most in zip(beginner.expected(**search), longest, strict=True)]
+    assert found == cut
 
 
 def test_a_target_prefix_alone_changes_the_search_of_ctranslate2(beginner):
