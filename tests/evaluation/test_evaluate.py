@@ -214,8 +214,6 @@ def test_a_dev_bleu_near_nothing_is_said_to_say_little(rota, run, store):
     assert code == 0, error
     wanted = "a dev BLEU below 1 says little about which is best; --select loss goes by the dev loss"
     assert wanted in " ".join(output.split())
-    code, output, error = rota("evaluate", run, "--select", "loss")
-    assert "says little about which is best" not in output
 
 
 def test_few_checkpoints_are_said_to_be_few(rota, store, tmp_path):

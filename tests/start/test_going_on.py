@@ -193,7 +193,7 @@ def test_a_start_has_the_weights_of_the_checkpoints_that_were_selected(tmp_path,
     found = {"select": "loss", "combine": combine, "best": {"steps": steps}}
     write_json(first.selection_path, found, checked=True)
     weights = first_weights(StudentConfig(start=first.folder), Subwords.load(first.subwords_path))
-    assert caplog.messages[-1] == f"starting from {first}: {said}, found best by rota evaluate --select loss"
+    assert f"starting from {first}: {said}, found best by rota evaluate --select loss" in caplog.messages
     selected = [first.checkpoint(step).network() for step in steps]
     assert not torch.equal(weights["embedding.weight"], last["embedding.weight"])
     for name, tensor in weights.items():
