@@ -35,7 +35,9 @@ def regret_figure(found: Mapping[str, Regret], labels: Mapping[str, str], metric
     with canvas(1.4 + 0.05 * max(map(len, corpora)) + LINE * len(ranked), columns=2, width=width) as (figure, panels):
         means, cells = panels
         figure.suptitle(_question(metric), fontsize=10, x=0.03, ha="left")
-        panels[0].get_subplotspec().get_gridspec().set_width_ratios(widths)
+        grid = cells.get_gridspec()
+        assert grid is not None  # the one of ``canvas``
+        grid.set_width_ratios(widths)
         _draw_means(means, regrets)
         means.set_yticks(range(len(names)), labels=names)
         _draw_cells(cells, regrets, metric)
@@ -75,8 +77,9 @@ def _draw_cells(axes: Axes, regrets: Sequence[Regret], metric: Metric) -> None:
         for column, value in enumerate(each.by_corpus.values()):
             depth, best = value / worst, value == 0
             colour = matplotlib.colors.to_hex(shades(DEEPEST * depth))
-            edge = {"edgecolor": INK, "linewidth": 1.2, "zorder": 3} if best else {"edgecolor": "none", "zorder": 1}
-            axes.add_patch(Rectangle((column - 0.48, row - 0.46), 0.96, 0.92, facecolor=colour, **edge))
+            cell = Rectangle((column - 0.48, row - 0.46), 0.96, 0.92, facecolor=colour, linewidth=1.2 if best else 0)
+            cell.set(edgecolor=INK if best else "none", zorder=3 if best else 1)
+            axes.add_patch(cell)
             ink, text = "#ffffff" if depth > 0.8 else "#000000", "0" if best else metric.written(value)
             axes.text(column, row, text, ha="center", va="center", fontsize=7, color=ink, zorder=4)
     axes.set_xlim(-0.55, len(regrets[0].by_corpus) - 0.45)
