@@ -11,7 +11,7 @@ EXTRAS := comet,hf,ct2,rl,ray,docs,dev
 help:  ## show this help
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
 
-demo: $(VENV)/core  ## install the core, then prepare, train, translate and score a small corpus (about 5 minutes)
+demo: $(VENV)/core  ## install the core, then compare a teacher with uniform shares on a small corpus (about 5 minutes)
 	$(BIN)/rota demo
 
 test: $(VENV)/all lint  ## install everything, then lint, types and all fast tests

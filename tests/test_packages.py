@@ -75,6 +75,8 @@ def test_the_demo_works_in_an_environment_with_the_wheel_alone(packages, tmp_pat
     assert str(tmp_path / "venv") in there
     said = call(python, "-I", rota, "demo", "--corpus", "synthetic", "--steps", 20, cwd=tmp_path)
     assert "macro" in said
-    assert (tmp_path / "demo" / "synthetic" / "uniform" / "shares.png").is_file()
+    runs = tmp_path / "demo" / "synthetic" / "align-beside-uniform"
+    assert (runs / "align" / "seed-1" / "shares.png").is_file()
+    assert (runs / "report" / "index.html").is_file()
     call(*install, "--no-deps", "--force-reinstall", archive, cwd=tmp_path)
     assert PROJECT["version"] in call(python, "-I", rota, "--version", cwd=tmp_path)

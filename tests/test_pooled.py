@@ -128,6 +128,29 @@ def test_regret_is_the_mean_distance_to_the_best_row_of_each_corpus():
         regrets({"ted": {"a": {1: 1.0}, "b": {2: 1.0}}}, higher_is_better=True)
 
 
+def test_rows_with_few_seeds_are_compared_under_the_seeds_that_they_have():
+    # Seed 2 is hard: the mean of b's one seed would put it ahead of a, which is better by 1 wherever both were run.
+    values = {"one": {"a": {1: 3.0, 2: 5.0}, "b": {1: 4.0}, "c": {1: 5.0, 2: 7.0}}}
+    found = regrets(values, higher_is_better=False)
+    assert {row: each.mean for row, each in found.items()} == pytest.approx({"a": 0, "b": 1, "c": 2})
+    assert all(each.adjusted for each in found.values())
+    assert not any(
+        each.adjusted for each in regrets({"one": {"a": {1: 1.0}, "b": {1: 2.0}}}, higher_is_better=True).values()
+    )
+
+
+def test_the_model_of_regret_is_that_of_the_pooled_comparison():
+    found = regrets({"one": UNBALANCED}, higher_is_better=False)
+    pooled = pooled_comparison(UNBALANCED, "uniform")
+    for row, each in pooled.items():
+        assert found[row].mean - found["uniform"].mean == pytest.approx(each.difference)
+    # Two rows: the regret of the worse one is their difference, and its interval that of a normal.
+    two = {"a": {1: 0.0, 2: 0.1, 3: 0.2, 4: 0.0}, "b": {1: 1.0, 2: 1.2, 3: 1.1}, "c": {4: 0.5, 3: 0.7}}
+    each, theirs = regrets({"one": two}, higher_is_better=False)["b"], pooled_comparison(two, "a")["b"]
+    reach = 1.96 * theirs.error
+    assert each.interval == pytest.approx((theirs.difference - reach, theirs.difference + reach), abs=0.01)
+
+
 def test_curves_are_read_at_a_time_that_all_reach():
     slow, fast = [10.0, 20.0, 40.0], [5.0, 10.0, 15.0]
     assert common_time([slow, fast]) == 15

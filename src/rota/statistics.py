@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -332,8 +333,9 @@ class Regret:
     """How far a row is behind the best row of each corpus, on average; 0 for a row that is the best everywhere."""
 
     mean: float  # over the corpora, in the unit of the values
-    interval: tuple[float, float]  # middle 95 % of the resamples of seeds
+    interval: tuple[float, float]  # middle 95 % of the resamples
     by_corpus: Mapping[str, float]
+    adjusted: bool = False  # rows have different seeds: means are those of a model of rows and seeds
 
 
 def regrets(
@@ -345,32 +347,75 @@ def regrets(
 ) -> dict[str, Regret]:
     """Of every row that all corpora have. ``values``: corpus to row to seed to value.
 
-    Seeds are resampled within each corpus, the same ones for all its rows, and the best row is found again each time.
-    Only seeds that all these rows have are used. With few seeds such an interval is too narrow, by the factor
-    sqrt((n - 1) / n) at least, as every bootstrap of n values.
+    Where all these rows have the same seeds, these are resampled within each corpus, the same ones for all rows. With
+    few seeds such an interval is too narrow, by the factor sqrt((n - 1) / n) at least, as every bootstrap of n values.
+    Where rows have different seeds, the means are those of a model (value = row + seed + noise), which takes the seeds
+    that a row lacks from the others, and the noise of the model is drawn anew. The best row is found again each time.
     """
     rng = rng or np.random.default_rng(12345)
     rows = [row for row in next(iter(values.values()), {}) if all(row in by_row for by_row in values.values())]
     if not rows:
         raise ValueError(f"no row is in all of {', '.join(values)}; regret is over corpora with the same rows")
+    sign, adjusted = 1 if higher_is_better else -1, False
     observed, resampled = [], []
     for corpus, by_row in values.items():
-        seeds = sorted(set.intersection(*(set(by_row[row]) for row in rows)))
-        if not seeds:
+        ours = _with_partners({row: by_row[row] for row in rows})
+        if not are_linked(list(ours.values())):
             raise ValueError(f"the rows of {corpus} have no seed in common")
-        values_RS = np.array([[by_row[row][seed] for seed in seeds] for row in rows]) * (1 if higher_is_better else -1)
-        observed.append(_behind(values_RS.mean(axis=1)))
-        drawn = rng.integers(len(seeds), size=(resamples, len(seeds)))
-        resampled.append(_behind(values_RS[:, drawn].mean(axis=2)))
+        alike = len({tuple(sorted(by_seed)) for by_seed in ours.values()}) == 1
+        means, drawn = (_resampled if alike else _redrawn)(ours, resamples, rng)
+        adjusted = adjusted or not alike
+        observed.append(_behind(sign * means))
+        resampled.append(_behind(sign * drawn))
     low, high = np.percentile(np.mean(resampled, axis=0), [2.5, 97.5], axis=1)
     return {
         row: Regret(
             float(np.mean([found[index] for found in observed])),
             (float(low[index]), float(high[index])),
             {corpus: float(found[index]) for corpus, found in zip(values, observed, strict=True)},
+            adjusted,
         )
         for index, row in enumerate(rows)
     }
+
+
+def are_linked(rows: Sequence[Collection[int]]) -> bool:
+    """Whether rows can be compared, given the seeds of each: any two share one, or others lead from one to another."""
+    reached, left = set(rows[0]), [set(seeds) for seeds in rows[1:]]
+    while near := [seeds for seeds in left if seeds & reached]:
+        left = [seeds for seeds in left if not seeds & reached]
+        reached = reached.union(*near)
+    return bool(reached) and not left
+
+
+Rows = Mapping[str, Mapping[int, float]]
+
+
+def _with_partners(rows: Rows) -> Rows:
+    """Without the seeds that one row alone has, which compare it with nothing."""
+    times = Counter(seed for by_seed in rows.values() for seed in by_seed)
+    few = min(2, len(rows))
+    return {row: {seed: by_seed[seed] for seed in by_seed if times[seed] >= few} for row, by_seed in rows.items()}
+
+
+def _resampled(rows: Rows, resamples: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    """Means of rows that have the same seeds; and, for each resample, the means over seeds drawn with replacement."""
+    seeds = sorted(next(iter(rows.values())))
+    values_RS = np.array([[by_seed[seed] for seed in seeds] for by_seed in rows.values()])
+    drawn = rng.integers(len(seeds), size=(resamples, len(seeds)))
+    return values_RS.mean(axis=1), values_RS[:, drawn].mean(axis=2)
+
+
+def _redrawn(rows: Rows, resamples: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    """Differences of rows from the first one in a model of rows and seeds; and the same with its noise drawn anew."""
+    cells = [(row, seed, value) for row, by_seed in rows.items() for seed, value in by_seed.items()]
+    design, contrasts_KP = _two_way(cells, list(rows)[1:])
+    inverse, observed = np.linalg.pinv(design), np.array([value for _, _, value in cells])
+    weights_Rn = np.concatenate([np.zeros((1, len(cells))), contrasts_KP @ inverse])
+    residuals, freedom = observed - design @ (inverse @ observed), len(cells) - np.linalg.matrix_rank(design)
+    spread = math.sqrt((residuals**2).sum() / freedom) if freedom else 0.0
+    means = weights_Rn @ observed
+    return means, means[:, None] + weights_Rn @ rng.normal(0.0, spread, size=(len(cells), resamples))
 
 
 def _behind(means: FloatArray) -> FloatArray:

@@ -9,7 +9,7 @@ import pytest
 from made_runs import make_run
 
 from rota.report.figures.helping import _relatives_together, draw_maps, help_figure
-from rota.report.numbers.helping import HelpMap, help_maps
+from rota.report.numbers.helping import HelpMap, effects_on_others, help_maps
 from rota.report.study import StudyRun
 
 
@@ -44,6 +44,15 @@ def test_means_and_errors_in_units_of_a_typical_product():
     assert np.isnan(found.means[1]).all(), "a single update has no error"
     assert np.isnan(found.means[3]).all(), "never played"
     assert found.sure.tolist() == [[True, False], [False, False], [True, True], [False, False]]
+
+
+def test_effects_on_others_are_the_certain_ones_the_largest_first():
+    (found,) = help_maps(OBSERVATIONS, ["az", "be", "tr", "ru"])
+    # Of the certain ones above, az on az and tr on tr are effects on the own language.
+    assert [(arm, language) for _, arm, language in effects_on_others(found)] == [("tr", "az")]
+    means = np.array([[0.0, 0.5, 0.2], [-0.3, 0.0, np.nan], [0.1, 0.4, 0.0]])
+    several = HelpMap(1, 2, ("a", "b", "c"), ("a", "b", "c"), ("a", "b", "c"), means, np.full((3, 3), 0.1), np.ones(3))
+    assert effects_on_others(several) == [(0.5, "a", "b"), (0.4, "c", "b"), (0.2, "a", "c"), (-0.3, "b", "a")]
 
 
 def test_a_run_is_divided_into_spans_of_equal_length():

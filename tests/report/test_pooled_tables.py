@@ -1,11 +1,16 @@
 """Tables of all schedules at once over hand-made records."""
 
 import csv
+import re
+import shutil
 
 import pytest
 from made_runs import everywhere, make_run, make_suite
 
-from rota.report.numbers.pooled import loss_curve
+from rota.report.figures.regret import regret_figure
+from rota.report.numbers.measures import CHRF as POINTS
+from rota.report.numbers.measures import MACRO
+from rota.report.numbers.pooled import loss_curve, regret_over
 from rota.report.study import read_study
 from rota.report.tables.pooled import equal_time_tables, pooled_tables, regret_tables
 
@@ -93,3 +98,33 @@ def test_regret_is_over_the_rows_that_all_studies_have(rota, tmp_path):
     assert (code, "regret is over several corpora" in error) == (2, True)
     code, _, error = rota("report", one, two, "--regret", "--baseline", "dqn", "--out", tmp_path / "other")
     assert (code, "--baseline has no meaning with --regret" in error) == (2, True)
+
+
+def test_the_figure_of_regret_has_a_number_for_each_corpus_and_frames_the_best(tmp_path):
+    other = {"uniform": (40.0, 40.0, 40.0), "dqn": (39.0, 39.0, 39.0)}
+    studies = {
+        "one": read_study([make_study(tmp_path / "one")]),
+        "two": read_study([make_study(tmp_path / "two", chrf=other, data="another corpus")]),
+    }
+    picture = regret_figure(regret_over(studies, POINTS, MACRO), {"uniform": "Uniform", "dqn": "DQN"}, POINTS)
+    assert picture.alt.endswith(": DQN 0.50 (one 0.00, two 1.00); Uniform 1.00 (one 2.00, two 0.00)")
+    words = re.findall(r"<text[^>]*>([^<]*)</text>", picture.svg)
+    assert [words.index(name) for name in ("DQN", "Uniform")] == sorted(words.index(n) for n in ("DQN", "Uniform"))
+    cells = [word for word in words if word in ("0", "1.00", "2.00")]
+    assert cells[-4:] == ["0", "1.00", "2.00", "0"], "by line, then by corpus"
+    assert "from resampled seeds" in picture.caption
+
+
+def test_schedules_with_few_seeds_are_in_the_regret_of_those_with_many(tmp_path):
+    studies = {}
+    for name in ("one", "two"):
+        folder = make_study(tmp_path / name, data=name)
+        shutil.rmtree(folder / "tscl" / "seed-3")
+        studies[name] = read_study([folder])
+    found = regret_over(studies, POINTS, MACRO)
+    # dqn is 1, 2 and 3 ahead of uniform; tscl has two seeds, and is uniform under both.
+    assert {row: each.mean for row, each in found.items()} == pytest.approx(
+        {"dqn": 0, "uniform": 2, "tscl": 2}, abs=0.3
+    )
+    [table] = [table for table in regret_tables(studies) if table.name == "regret-chrf"]
+    assert "because not all schedules have the same seeds" in table.caption

@@ -7,7 +7,7 @@ import pytest
 from made_runs import make_run
 
 from rota.report.figures.drawing import FAMILIES, NAMED, language_colours, line_colours
-from rota.report.figures.shares import evolution, mean_shares, proportions
+from rota.report.figures.shares import _joined, evolution, mean_shares, proportions
 from rota.report.study import read_study
 
 PAGES = ("#ffffff", "#13171c")  # light and dark, as in page.css
@@ -45,6 +45,15 @@ def test_the_legend_of_an_evolution_has_the_shares_of_the_whole_run(study):
         assert f">{label}</text>" in picture.svg
     assert "mean over 2 finished runs." in picture.caption
     assert "mean over 1 unfinished run." in evolution(study.rows["begun"]).caption
+
+
+def test_an_evolution_can_be_drawn_in_fewer_windows(study):
+    row = study.rows["mine"]
+    assert "in windows of 1 steps" in evolution(row).caption
+    fewer = evolution(row, 5)
+    assert "in windows of 4 steps" in fewer.caption
+    assert ">az 75.0%</text>" in fewer.svg
+    assert _joined(np.array([1.0, 0.0, 0.5, 0.5, 0.9]), 2) == pytest.approx([0.5, 0.7])
 
 
 def linear(colour):

@@ -6,7 +6,7 @@ import pytest
 from made_runs import SIZES, everywhere, make_run, write_lines
 
 from rota.report.assemble import make_report
-from rota.report.ending import arm_totals, how_to_score, in_epochs, what_it_saw, what_next
+from rota.report.ending import arm_totals, how_to_score, in_epochs, shares_over_time, what_it_saw, what_next
 from rota.report.single import arm_table
 from rota.report.study import StudyRun
 from rota.report.tables.groups import arm_groups, group_table
@@ -45,6 +45,18 @@ def test_a_run_of_an_earlier_version_is_counted_from_its_steps(tmp_path):
     assert totals["az"].share == 0.5
     assert totals["az"].epochs is None
     assert totals["ru"].words == "ru 0%"
+
+
+def test_shares_over_time_are_those_between_two_validations(tmp_path):
+    folder = make_run(tmp_path / "run")
+    totals = ({"az": 30, "tr": 10}, {"az": 30, "tr": 10}, {"az": 40, "be": 10, "tr": 30, "ru": 0})
+    entries = [{"step": n, "dev_loss": everywhere(1.0), "tokens": each} for n, each in enumerate(totals)]
+    write_lines(folder / "validations.jsonl", entries)
+    # 40 tokens, then none (a second validation at the end), then 40 more.
+    expected = {"az": [0.75, 0.25], "be": [0.0, 0.25], "tr": [0.25, 0.5], "ru": [0.0, 0.0]}
+    assert shares_over_time(StudyRun(folder, "run")) == expected
+    write_lines(folder / "validations.jsonl", [{"step": 1, "dev_loss": everywhere(1.0)}])
+    assert shares_over_time(StudyRun(folder, "run"))["az"] == [], "earlier versions wrote no totals"
 
 
 def test_the_first_line_says_what_it_saw(tmp_path):

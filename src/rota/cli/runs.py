@@ -29,21 +29,21 @@ def demo(
     corpus: Annotated[
         str, typer.Option(help="catalogues (real text, needs a package registry) or synthetic.")
     ] = "catalogues",
-    teacher: Annotated[str, typer.Option(help="The schedule; rota teachers lists them.")] = "uniform",
+    teacher: Annotated[str, typer.Option(help="The schedule; rota teachers lists them.")] = "align",
     beside: Annotated[
         str, typer.Option(help="Another schedule that is trained at the same time, to compare with; none: no other.")
-    ] = "none",
+    ] = "uniform",
     folder: Annotated[Path, typer.Option(help="Where data and runs go.")] = Path("demo"),
     steps: Annotated[
         int | None,
         typer.Option(
             help="Updates of each run.",
             min=20,
-            show_default="1700 (synthetic: 1150); half as many each with --beside",
+            show_default="850 (synthetic: 575); twice as many with --beside none",
         ),
     ] = None,
 ) -> None:
-    """Prepare a small corpus, train for a few minutes, translate, score and report, all in one command.
+    """Train a small model under a teacher and another under uniform shares, and compare them, all in one command.
 
     Example: rota demo --corpus synthetic --teacher proportional
     """

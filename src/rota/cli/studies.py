@@ -204,11 +204,19 @@ def _count(option: str, written: str | None) -> int | None:
 
 
 def run_suite(
-    suite: Suite, jobs: Sequence[Job], out: Path, *, start: Start, at_once: int, again: str | None = None
+    suite: Suite,
+    jobs: Sequence[Job],
+    out: Path,
+    *,
+    start: Start,
+    at_once: int,
+    again: str | None = None,
+    shown_on: type[Board] | None = None,
 ) -> None:
     """Prepare the data, then run all jobs; exits with an error code if some of them did not finish.
 
-    ``again``: the command that goes on, where it is not this one and shows the results itself.
+    ``again``: the command that goes on, where it is not this one and shows the results itself. ``shown_on``: a board
+    that shows more than that of a suite.
     """
     from rota.experiments.board import Board, time_left
     from rota.experiments.jobs import check_sources, write_description
@@ -218,7 +226,7 @@ def run_suite(
     check_sources(jobs, out)
     with alone(out):
         write_description(suite, out, jobs)
-        board = Board(views.console, f"{suite.name} in {out}")
+        board = (shown_on or Board)(views.console, f"{suite.name} in {out}")
         queue = Queue(jobs, start, at_once=at_once, changed=board.changed)
         board.entries = list(queue.entries.values())
         board.time_left = time_left(board.entries, at_once)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 from rota.goal import goal_mean, is_alike
 from rota.report.numbers.advice import trend
 from rota.report.sentences import plural
 from rota.report.study import StudyRun
+from rota.runs import Run
 from rota.runs.arms import arm_lines, dev_sets_of
 from rota.types import Arm
 
@@ -69,6 +71,18 @@ def arm_totals(run: StudyRun) -> list[ArmTotals]:
             )
         )
     return found
+
+
+def shares_over_time(run: Run) -> dict[Arm, list[float]]:
+    """Each arm's share of the target tokens from one validation to the next, the first from the start of the run.
+
+    The lists are empty for a run whose validations did not count tokens, as in earlier versions.
+    """
+    totals = [entry["tokens"] for entry in run.read("validations") if "tokens" in entry]
+    seen = [{arm: int(total.get(arm, 0)) for arm in run.arms} for total in ({}, *totals)]
+    spans = [{arm: after[arm] - before[arm] for arm in after} for before, after in pairwise(seen)]
+    spans = [span for span in spans if sum(span.values())]
+    return {arm: [span[arm] / sum(span.values()) for span in spans] for arm in run.arms}
 
 
 def totals_by_language(run: StudyRun) -> list[ArmTotals]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rota.plan import find_plan
+from rota.plan import WrittenPlan, find_plan
 from rota.report.assemble import Report, make_report, planned_section
 from rota.report.figures.drawing import Picture
 from rota.report.figures.regret import regret_figure
@@ -89,7 +89,7 @@ def make_corpora_report(
     }
     results = [] if plan is None else planned_results(plan.plan, studies)
     sections = [] if plan is None else [planned_section(plan, studies, results, several=True)]
-    sections.append(_regret_section(studies, exploratory=plan is not None))
+    sections.append(_regret_section(studies, plan))
     advice = [f"{corpus}: {report.recommendation[0]}" for corpus, report in reports.items() if report.recommendation]
     lead = "A report on every corpus by itself:"
     pages = Section("corpora", "Each corpus", [lead], advice, links=[(n, n) for n in there])
@@ -112,20 +112,26 @@ def _about(studies: Mapping[str, Study]) -> str:
     return " ".join(f"{name}: {what_was_run(study)}" for name, study in studies.items())
 
 
-def _regret_section(studies: Mapping[str, Study], *, exploratory: bool = False) -> Section:
-    """The figures, which show every corpus, then the same in numbers; nothing where no schedule is everywhere."""
+def _regret_section(studies: Mapping[str, Study], plan: WrittenPlan | None = None) -> Section:
+    """The figures, which show every corpus, then the same in numbers; nothing where no schedule is everywhere.
+
+    What a plan compares comes first.
+    """
     if len(studies) < 2:
         return Section("regret", "Regret")
     labels = short_labels(next(iter(studies.values())))
+    planned = plan.plan.endpoint if plan is not None else ()
+    metrics = sorted(ENDPOINTS, key=lambda metric: metric.name not in planned)
     pictures: list[Picture] = []
-    for metric in ENDPOINTS:
+    for metric in metrics:
         picture = regret_figure(regret_over(studies, metric, MACRO), labels, metric)
         pictures += [] if picture is None else [picture]
     lead = (
         f"Over {and_list(list(studies))}, for the schedules that all of them have: a schedule that is never the best "
         "may be the one that is never bad."
     )
-    tables = regret_tables(studies)
+    tables = regret_tables(studies, metrics)
+    exploratory = plan is not None
     return Section(
         "regret", "Regret", [lead] if tables else [], pictures=pictures, tables=tables, exploratory=exploratory
     )

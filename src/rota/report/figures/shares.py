@@ -123,12 +123,16 @@ def _spoken(name: str, shares: dict[Arm, float]) -> str:
     return f"{name}: " + ", ".join(f"{arm} {share:.0%}" for arm, share in shares.items())
 
 
-def evolution(row: Row) -> Picture:
-    """Stacked areas of the language shares in windows, mean over seeds; the legend has those of the whole run."""
+def evolution(row: Row, most: int | None = None) -> Picture:
+    """Stacked areas of the language shares in windows, mean over seeds; the legend has those of the whole run.
+
+    ``most``: at most so many windows, for a short run, of which the report's own hold a few updates each.
+    """
     runs, overall = counted(row), mean_shares(row)
     colours, grouped = arm_colours(runs[0]), is_grouped(arm_lines(runs[0]))
-    ends = runs[0].history.ends
-    shares = {arm: mean_over([run.history.shares[arm] for run in runs]) for arm in colours}
+    windows = len(runs[0].history.ends) if most is None else min(most, len(runs[0].history.ends))
+    ends = np.array([part[-1] for part in np.array_split(runs[0].history.ends, windows)])
+    shares = {arm: _joined(mean_over([run.history.shares[arm] for run in runs]), windows) for arm in colours}
     steps = np.concatenate([[0.0], ends])
     levels = [np.concatenate([share[:1], share]) for share in shares.values()]
     labels = [f"{arm} {overall[arm]:.1%}" for arm in colours]
@@ -153,6 +157,11 @@ def evolution(row: Row) -> Picture:
         alt = f"Stacked areas over the steps of {row.title}; over all steps {_spoken('', overall)[2:]}"
         title = f"Evolution of the policy: {row.short}"
         return finish(figure, name=f"evolution-{row.name}", title=title, caption=caption, alt=alt)
+
+
+def _joined(shares: FloatArray, windows: int) -> FloatArray:
+    """Means of neighbouring windows, so that so many are left; they are equal, or differ by one of the old ones."""
+    return np.array([part.mean() for part in np.array_split(shares, windows)])
 
 
 def mean_over(curves: Sequence[FloatArray]) -> FloatArray:

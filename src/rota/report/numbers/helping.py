@@ -94,5 +94,16 @@ def _pairs(by_language: Mapping[Arm, Sequence[float]], languages: Sequence[Arm])
     return np.array([by_language[name] for name in languages], dtype=float)
 
 
+def effects_on_others(found: HelpMap) -> list[tuple[float, Arm, Arm]]:
+    """Effects of arms on other languages, as far as they are certain: effect, arm, language; the largest first."""
+    known = [
+        (float(found.means[row, column]), arm, language)
+        for row, arm in enumerate(found.arms)
+        for column, language in enumerate(found.languages)
+        if found.own[row] != language and bool(found.sure[row, column])
+    ]
+    return sorted(known, reverse=True)
+
+
 def _plain(matrix: FloatArray) -> list[list[float | None]]:
     return [[round(float(value), 4) if np.isfinite(value) else None for value in row] for row in matrix]

@@ -10,7 +10,7 @@ import numpy as np
 from rota.report.numbers.contrasts import Estimate, estimate
 from rota.report.numbers.measures import Metric, with_groups
 from rota.report.study import Row, Study, StudyRun
-from rota.statistics import PooledContrast, Regret, common_time, pooled_comparison, regrets, value_at
+from rota.statistics import PooledContrast, Regret, are_linked, common_time, pooled_comparison, regrets, value_at
 
 
 def pooled(rows: Sequence[Row], baseline: Row, metric: Metric, scope: str, *, own: bool) -> dict[str, PooledContrast]:
@@ -63,5 +63,13 @@ def regret_over(studies: Mapping[str, Study], metric: Metric, scope: str) -> dic
         found = {row.name: estimate(row, metric, scope) for row in study.main}
         values[name] = {row: each.by_seed for row, each in found.items() if each is not None}
     common = set.intersection(*(set(by_row) for by_row in values.values()))
-    paired = all(set.intersection(*(set(by_row[row]) for row in common)) for by_row in values.values() if common)
-    return regrets(values, higher_is_better=metric.higher_is_better) if common and paired else {}
+    if not common or not all(are_linked([by_row[row] for row in common]) for by_row in values.values()):
+        return {}
+    return regrets(values, higher_is_better=metric.higher_is_better)
+
+
+def spread_of_regrets(found: Mapping[str, Regret]) -> str:
+    """Where the intervals come from, in words."""
+    if any(each.adjusted for each in found.values()):
+        return "from the noise of a model of schedules and seeds, because not all schedules have the same seeds"
+    return "from resampled seeds"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from rota.plan import Plan, PlannedContrast, WrittenPlan
 from rota.report.numbers.contrasts import ALPHA, NO_VALUE
@@ -12,6 +13,9 @@ from rota.report.sentences import and_list, plural
 from rota.report.study import Study, StudyRun, short_labels
 from rota.report.tables.pooled import p_text
 from rota.report.tables.table import Cell, Table
+
+NAMED: Final = 2
+"""At most so many corpora are named in a line of the table."""
 
 
 def planned_table(results: Sequence[PlannedResult], studies: Mapping[str, Study], *, several: bool) -> Table:
@@ -36,7 +40,9 @@ def planned_table(results: Sequence[PlannedResult], studies: Mapping[str, Study]
 
 def _line(each: PlannedResult, studies: Mapping[str, Study], *, several: bool) -> list[Cell]:
     found = each.found
-    place = [Cell(_where(each.test.corpora))] if several else []
+    corpora = each.test.corpora
+    where = _where(corpora) if len(corpora) <= NAMED else f"mean of {len(corpora)}"  # the table would not fit a screen
+    place = [Cell(where)] if several else []
     seeds = f"{0 if found is None else found.seeds} of {each.planned}"
     interest = NO_VALUE if each.interest is None else f"{each.interest:g}"
     best = f" ({', '.join(_label(row, studies) for row in each.best.values())})" if each.best else ""

@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 
 from rota.report.numbers.contrasts import NO_VALUE, Estimate, contrast, estimate
 from rota.report.numbers.measures import BLEU, CHRF, FINAL_LOSS, GROUPS, LATE_LOSS, MACRO, TEST_LOSS, Metric, measured
-from rota.report.numbers.pooled import at_time, loss_curve, pooled, regret_over, step_curve, time_budget
+from rota.report.numbers.pooled import (
+    at_time,
+    loss_curve,
+    pooled,
+    regret_over,
+    spread_of_regrets,
+    step_curve,
+    time_budget,
+)
 from rota.report.study import Row, Study
 from rota.report.tables.scores import mean_and_sd, name_cells
 from rota.report.tables.table import Cell, Table
@@ -127,10 +135,10 @@ def _difference(ours: Estimate | None, theirs: Estimate | None) -> str:
     return f"{FINAL_LOSS.signed(found.mean)} [{low}, {high}]"
 
 
-def regret_tables(studies: Mapping[str, Study]) -> list[Table]:
-    """One for each endpoint: how far each row is behind the best row of every corpus."""
+def regret_tables(studies: Mapping[str, Study], metrics: Sequence[Metric] = ENDPOINTS) -> list[Table]:
+    """One for each metric: how far each row is behind the best row of every corpus."""
     tables = []
-    for metric in ENDPOINTS:
+    for metric in metrics:
         found = regret_over(studies, metric, MACRO)
         if found:
             tables.append(_regret_table(studies, metric, found))
@@ -151,7 +159,7 @@ def _regret_table(studies: Mapping[str, Study], metric: Metric, found: Mapping[s
         data.append(line | {f"regret_{study}": value for study, value in regret.by_corpus.items()})
     caption = (
         f"How far each schedule is behind the best one of every corpus, in {metric.unit}, over all languages: the mean "
-        "over the corpora with a 95 % interval from resampled seeds, then each corpus. 0 is the best."
+        f"over the corpora with a 95 % interval {spread_of_regrets(found)}, then each corpus. 0 is the best."
     )
     columns = ("row", "schedule", "regret", *studies)
     return Table(
