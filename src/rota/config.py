@@ -398,9 +398,9 @@ def check_durations(config: RunConfig, *, begun: bool = False) -> None:
         raise ConfigError(f"{comes}; write for example 50%")
     rising = config.student.lr_warmup.steps(steps)
     if rising >= steps:
-        logger.warning(
-            "student.lr_warmup lasts %d steps and the run %d: the rate never reaches its peak", rising, steps
-        )
+        lasts = f"student.lr_warmup lasts {rising:,} steps and the run {steps:,}"
+        remedy = "" if begun else "; write for example --set student.lr_warmup=10%"
+        logger.warning("%s: the rate never reaches its peak%s", lasts, remedy)
 
 
 def check_goal(config: RunConfig) -> None:
