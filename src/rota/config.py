@@ -434,6 +434,8 @@ def goal_of(config: RunConfig, store: Store) -> Goal:
 def check_sharing(config: RunConfig, run: Path, team: Team) -> None:
     """A new run needs as many batches in an update for each process; one that resumes takes the processes it gets."""
     accumulate, size = config.training.accumulate, team.size
+    if size > 1 and config.teacher.for_one_process is not None:
+        raise ConfigError(f"{size} processes train this run, and {config.teacher.for_one_process}")
     started = team.share(lambda: Run(run).exists)
     if accumulate % size == 0:
         return
