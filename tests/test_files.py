@@ -68,6 +68,14 @@ def test_a_folder_takes_the_place_of_an_older_one_only_when_it_is_complete(tmp_p
     assert names(tmp_path) == ["model"]
 
 
+def test_what_an_error_leaves_unfinished_is_removed_because_a_full_disk_would_stay_full(tmp_path):
+    with pytest.raises(TypeError), folder_atomically(tmp_path / "model") as folder:
+        (folder / "large").write_text(b"not a text")
+    with pytest.raises(UnicodeEncodeError):
+        write_atomically(tmp_path / "run.json", "\ud800")
+    assert names(tmp_path) == []
+
+
 class KilledError(BaseException):
     """Stands for SIGKILL: nothing is cleaned up after it."""
 

@@ -100,6 +100,10 @@ def test_a_plan_that_was_edited_by_hand_is_noticed(tmp_path):
     content = json.loads((tmp_path / PLAN).read_text())
     content["plan"]["seeds"] = [1]
     (tmp_path / PLAN).write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"plan.json is damaged \(its check value is not that of its content"):
+        read_plan(tmp_path / PLAN)
+    del content["check"]  # as earlier versions wrote it
+    (tmp_path / PLAN).write_text(json.dumps(content))
     with pytest.raises(ValueError, match=r"plan.json is damaged \(its fingerprint is not "):
         read_plan(tmp_path / PLAN)
     content["plan"]["moon"] = 1

@@ -398,9 +398,9 @@ def check_durations(config: RunConfig, *, begun: bool = False) -> None:
         raise ConfigError(f"{comes}; write for example 50%")
     rising = config.student.lr_warmup.steps(steps)
     if rising >= steps:
-        logger.warning(
-            "student.lr_warmup lasts %d steps and the run %d: the rate never reaches its peak", rising, steps
-        )
+        lasts = f"student.lr_warmup lasts {rising:,} steps and the run {steps:,}"
+        remedy = "" if begun else "; write for example --set student.lr_warmup=10%"
+        logger.warning("%s: the rate never reaches its peak%s", lasts, remedy)
 
 
 def check_goal(config: RunConfig) -> None:
@@ -434,6 +434,8 @@ def goal_of(config: RunConfig, store: Store) -> Goal:
 def check_sharing(config: RunConfig, run: Path, team: Team) -> None:
     """A new run needs as many batches in an update for each process; one that resumes takes the processes it gets."""
     accumulate, size = config.training.accumulate, team.size
+    if size > 1 and config.teacher.for_one_process is not None:
+        raise ConfigError(f"{size} processes train this run, and {config.teacher.for_one_process}")
     started = team.share(lambda: Run(run).exists)
     if accumulate % size == 0:
         return

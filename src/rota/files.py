@@ -34,10 +34,14 @@ def write_atomically(path: Path, text: str) -> None:
     """The file holds either its old or its new text, never a part; it is on the disk afterwards."""
     partial = _partial(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
     partial.replace(path)
 
 
@@ -82,7 +86,7 @@ def folder_atomically(folder: Path) -> Iterator[Path]:
     """A new folder to fill; when the block ends well it takes the place of ``folder``, with everything on the disk.
 
     At every moment the old or the new folder is there whole, if need be under a name that begins with a dot: the next
-    call for the same folder puts it back.
+    call for the same folder puts it back. What an error leaves unfinished is removed: a full disk would stay full.
     """
     partial, old = _partial(folder), folder.with_name(f".{folder.name}.old")
     if old.exists() and not folder.exists():
@@ -90,9 +94,13 @@ def folder_atomically(folder: Path) -> Iterator[Path]:
     for left in (partial, old):
         shutil.rmtree(left, ignore_errors=True)
     partial.mkdir(parents=True)
-    yield partial
-    for path in (*partial.rglob("*"), partial):
-        _sync(path)
+    try:
+        yield partial
+        for path in (*partial.rglob("*"), partial):
+            _sync(path)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
     if folder.exists():
         folder.rename(old)
     partial.rename(folder)

@@ -218,4 +218,4 @@ def write_plan(plan: Plan, folder: Path) -> None:
         if before["fingerprint"] == plan.fingerprint:
             return
         earlier = [*before.pop("earlier", []), before]
-    write_json(path, {**entry, **({"earlier": earlier} if earlier else {})})
+    write_json(path, {**entry, **({"earlier": earlier} if earlier else {})}, checked=True)

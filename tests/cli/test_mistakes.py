@@ -1,10 +1,14 @@
 """What users get wrong gives one clear line each: value, place, remedy; exit code 2; nothing left behind."""
 
+import errno
 import gzip
 import json
+import resource
+from contextlib import contextmanager
 
 import pytest
 
+from rota.cli import _in_words
 from rota.runs import Run
 
 GOOD = """
@@ -162,6 +166,36 @@ def test_a_damaged_gzip_file_is_named(rota, project):
         (project / "text" / f"train.{language}.tsv.gz").write_bytes(whole[:-12])
     replace(project, "train.{language}.tsv", "train.{language}.tsv.gz")
     assert_one_line(rota("prepare", "run.yaml"), "train.az.tsv.gz is damaged")
+
+
+@contextmanager
+def no_file_above(size):
+    """What a full disk is to a command: a file cannot grow."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_no_room_for_a_checkpoint_or_an_export_is_one_line_and_the_same_command_goes_on(rota, project):
+    assert rota("prepare", "run.yaml")[0] == 0
+    with no_file_above(15_000):
+        assert_one_line(rota("train", "run.yaml"), "File too large: 'runs/run/checkpoints/.2.partial/student.")
+    assert list((project / "runs" / "run" / "checkpoints").iterdir()) == [], "what was begun takes no room"
+    assert rota("train", "run.yaml")[0] == 0
+    export = ("export", "runs/run", "--to", "hf", "--out", "model")
+    with no_file_above(15_000):
+        assert_one_line(rota(*export), "File too large: ", "model.safetensors'")
+    assert not list(project.glob("*model*"))
+    assert rota(*export)[0] == 0
+
+
+def test_a_full_disk_is_said_with_what_to_do():
+    words = "; free some, and type the same command again: what was saved is used"
+    assert _in_words(OSError(errno.ENOSPC, "No space left on device")) == f"there is no space left{words}"
+    assert _in_words(OSError(errno.EDQUOT, "Quota exceeded", "a/b")) == f"there is no space left for a/b{words}"
 
 
 @pytest.mark.parametrize("where", ["CONFIG", "--run"])

@@ -16,6 +16,7 @@ from rota.cli import processes as cli_processes
 from rota.cli.processes import default_processes, exit_code, train_in
 from rota.cli.runs import _say_where_it_begins
 from rota.config import parse_config
+from rota.teachers.curricula.dropout import DropoutVarianceConfig
 
 CONFIG = """
 data:
@@ -146,6 +147,8 @@ def test_two_processes_are_named_where_they_may_be_faster(monkeypatch, preset, c
     monkeypatch.setattr(torch, "get_num_threads", lambda: cores)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
     config = parse_config({"data": {"corpus": "synthetic"}, "student": {"preset": preset}, "training": training})
+    alone = config.teacher.model_copy(update={"curriculum": DropoutVarianceConfig()})
+    assert cli_processes.advice_for_one(config.model_copy(update={"teacher": alone})) is None
     advice = cli_processes.advice_for_one(config)
     assert (advice is None) is (said is None)
     if said is not None:
@@ -197,8 +200,10 @@ def test_two_processes_are_the_default_where_they_are_faster_and_train_the_same(
     monkeypatch.setattr(cli_processes, "_has_gpu", lambda: False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    config = parse_config({"data": {"corpus": "synthetic"}, "student": student, "training": training})
-    assert default_processes(config) == count
+    values = {"data": {"corpus": "synthetic"}, "student": student, "training": training}
+    assert default_processes(parse_config(values)) == count
+    alone = parse_config({**values, "teacher": {"name": "uniform", "curriculum": "dropout-variance"}})
+    assert default_processes(alone) == 1, "several processes refuse it"
 
 
 def test_a_gpu_or_a_single_core_leaves_one_process(monkeypatch):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 
 import ctranslate2
@@ -153,6 +154,27 @@ def test_long_input_is_translated_piece_by_piece_in_order(rota, raw, monkeypatch
     assert code == 0
     assert sizes == [3, 3, 2]
     assert output.split("\n")[:-1] == raw.ours.translate(SENTENCES, "az")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "why"),
+    [
+        ("model.bin", lambda content: content[: len(content) // 2], "CTranslate2 cannot load"),
+        ("model.bin", lambda _: b"", "CTranslate2 cannot load"),
+        ("shared_vocabulary.json", lambda content: content[:-9], "shared_vocabulary.json is damaged ("),
+        ("shared_vocabulary.json", lambda _: b"5", "shared_vocabulary.json is damaged (not a list of tokens)"),
+        ("rota.json", lambda content: content[:-9], "rota.json is damaged ("),  # it names the languages
+        ("tokenizer.json", lambda content: content[:-9], "tokenizer.json is damaged ("),
+    ],
+)
+def test_a_damaged_export_is_named_in_one_line(rota, raw, tmp_path, name, change, why):
+    model = tmp_path / "model"
+    shutil.copytree(raw.folder, model)
+    (model / name).write_bytes(change((model / name).read_bytes()))
+    code, output, error = rota("translate", model, "-l", "az", stdin="göy\n")
+    assert (code, output, error.count("\n")) == (2, "", 1)
+    assert error.startswith("error: ")
+    assert why in error
 
 
 def test_what_cannot_be_translated_with_is_explained(rota, raw, tmp_path):

@@ -16,7 +16,8 @@ def make_run(
     ``records``: ``dev_losses``, step to language to loss; ``scores``, metric to language to score; ``chosen``, extra
     fields of the scores such as ``select``; ``selected``, the step of the best model; ``observations`` and
     ``decisions``, entries as training writes them, the latter by step; ``alarms`` and ``spot_checks`` likewise;
-    ``goal``, as in the config; ``dev_scores``, step to metric to language to score; ``stops``, entries.
+    ``goal``, as in the config; ``dev_scores``, step to metric to language to score; ``stops``, entries; ``epochs``, of
+    each language at the validations, which earlier versions did not write.
     """
     folder.mkdir(parents=True)
     done = steps if done is None else done
@@ -34,7 +35,8 @@ def make_run(
     if dev_scores:
         about["config"]["training"]["dev_sentences"] = 8
         write_json(folder / "run.json", about)
-    validated = [{"step": step, "dev_loss": loss, **dev_scores.get(step, {})} for step, loss in losses.items()]
+    seen = {"epochs": records["epochs"]} if "epochs" in records else {}
+    validated = [{"step": step, "dev_loss": loss, **seen, **dev_scores.get(step, {})} for step, loss in losses.items()]
     write_lines(folder / "validations.jsonl", validated)
     if "stops" in records:
         write_lines(folder / "stops.jsonl", records["stops"])

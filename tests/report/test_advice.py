@@ -5,7 +5,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from made_runs import LOW_RESOURCE, SIZES, make_run
+from made_runs import LOW_RESOURCE, SIZES, everywhere, make_run
 
 from rota.report.advice import advise, written
 from rota.report.figures.advice import advice_figure
@@ -205,7 +205,10 @@ def test_a_run_that_recorded_little_says_what_would_have_recorded_it(tmp_path):
     assert options == ["teacher: {name: align, map: true}", "training.spot_checks: 0.01", "training.validate_every: 5%"]
     text = written(advice)
     assert "What helped" not in text
+    assert "- Epochs, what was learned by heart, and whether lines are aligned: no sampled" in text
     assert "For the next run: training.spot_checks: 0.01" in text
+    counted = facts_of(tmp_path, "counted", dev_losses={20: everywhere(4.0)}, epochs=everywhere(1.0))
+    assert "- What was learned by heart, and whether lines are aligned: no sampled" in written(advise(counted))
 
 
 def test_without_gradients_the_goals_own_text_is_to_be_collected_if_it_is_used_up(tmp_path, full):

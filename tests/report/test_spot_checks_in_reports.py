@@ -4,7 +4,9 @@ import pytest
 from made_runs import everywhere, make_run
 
 from rota.report.assemble import make_report
+from rota.report.ending import arm_totals
 from rota.report.figures.results import source_gains_by_step
+from rota.report.numbers.advice import read_facts
 from rota.report.numbers.cost import phase
 from rota.report.study import read_study
 from rota.report.tables.budgets import epoch_table
@@ -40,6 +42,19 @@ def test_epochs_are_those_of_the_last_check_as_means_over_seeds(suite):
     table = epoch_table([row], ARMS)
     assert [cell.text for cell in table.rows[0]][2:] == ["2", "11.0", "20.0", "1.0", "2.0"]
     assert {"row": row.name, "seed": 2, "measure": "epochs of az", "value": 12} in table.data
+
+
+def test_epochs_are_those_of_the_end_where_validations_have_them(tmp_path):
+    """The last spot check comes before the end: it said 8.7 epochs of what the end of the run said 9.0."""
+    counted = dict(zip(ARMS, (9.0, 2.0, 1.5, 0.5), strict=True))
+    made = {"dev_losses": {20: everywhere(3.0)}, "epochs": counted}
+    make_run(tmp_path / "uniform" / "seed-1", spot_checks=checks(0.2, [8.7, 1.9, 1.4, 0.4]), **made)
+    make_run(tmp_path / "uniform" / "seed-2", seed=2, **made)  # one that did not look
+    [row] = read_study([tmp_path]).rows.values()
+    assert [cell.text for cell in epoch_table([row], ARMS).rows[0]][2:] == ["2", "9.0", "2.0", "1.5", "0.5"]
+    for run in row.runs.values():
+        assert {arm.arm: arm.epochs for arm in read_facts(run).arms} == counted
+        assert {total.arm: total.epochs for total in arm_totals(run)} == counted
 
 
 def test_a_report_shows_both_and_one_of_runs_that_did_not_look_shows_neither(suite, tmp_path_factory):

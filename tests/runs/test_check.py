@@ -12,6 +12,7 @@ from rota import api
 from rota.cli.check import check_folder
 from rota.config import parse_config
 from rota.files import read_json, write_json
+from rota.plan import Plan, write_plan
 from rota.runs import Run
 from rota.runs.check import check_run
 from rota.runs.records import Record
@@ -124,6 +125,31 @@ def test_every_single_bit_of_the_end_of_a_json_file_is_noticed(folder, name):
                 with pytest.raises(ValueError, match=rf"{path.name} is damaged \("):
                     read_json(path, remedy="copy it again")
             path.write_bytes(whole)
+
+
+def test_what_a_suite_says_of_its_runs_is_checked_too(rota, tmp_path):
+    """Every third byte of its description and of its plan, and of the plans that came before."""
+    write_json(tmp_path / "suite.json", {"name": "mine", "seeds": [1], "rows": [{"name": "even"}]}, checked=True)
+    for seeds in ((1,), (1, 2)):
+        contrasts = {"a": {"row": "even", "minus": "five"}}
+        plan = Plan.model_validate({"contrasts": contrasts, "endpoint": "dev-loss"})
+        write_plan(plan.resolved(("even", "five"), (), seeds), tmp_path)
+    assert (check_folder(tmp_path).files, check_folder(tmp_path).problems, check_folder(tmp_path).unchecked) == (
+        2,
+        [],
+        [],
+    )
+    for path in (tmp_path / "suite.json", tmp_path / "plan.json"):
+        whole = path.read_bytes()
+        for place in range(0, len(whole) - 2, 3):
+            flip(path, place, bit=0)
+            assert [problem.file for problem in check_folder(tmp_path).problems] == [str(path)], place
+            path.write_bytes(whole)
+    del (about := json.loads(path.read_text()))["check"], about["plan"]["seeds"]
+    write_json(path, about)
+    code, output, _ = rota("check", tmp_path)
+    assert (code, output.count("\n")) == (1, 2)
+    assert "plan.json: its fingerprint is not" in output
 
 
 def says_the_same(path, whole):

@@ -208,6 +208,15 @@ def test_an_epsilon_that_never_falls_is_named_before_the_start(caplog):
     assert warned(caplog, "dqn") == warned(caplog, "tscl") == []
 
 
+def test_a_learning_rate_that_never_reaches_its_peak_is_named_with_what_to_write(caplog):
+    short = parse_config({"data": {"corpus": "synthetic"}, "training": {"steps": 200}})
+    said = "student.lr_warmup lasts 16,000 steps and the run 200: the rate never reaches its peak"
+    for begun, remedy in ((False, "; write for example --set student.lr_warmup=10%"), (True, "")):
+        caplog.clear()
+        check_durations(short, begun=begun)  # a run that has begun keeps its learning rate
+        assert [record.message for record in caplog.records] == [said + remedy]
+
+
 def test_a_q_network_that_would_never_learn_is_refused():
     message = "teacher.replay_minimum is 1,000 and there are 135 choices: .* never learn; leave it out, or write 13"
     with pytest.raises(ConfigError, match=message):

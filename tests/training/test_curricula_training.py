@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from rota import api
-from rota.config import parse_config
+from rota.config import check_sharing, parse_config
 from rota.runs import Run
+from rota.settings import ConfigError
 from rota.training.gauges.sentences import relative_losses
 from rota.training.pacing import paced, steadiness
 from rota.types import Pacing
@@ -167,3 +168,8 @@ def test_weights_by_dropout_are_for_a_single_process(folder):
     loop.team.size = 2
     with pytest.raises(ValueError, match="2 processes train this run, and weights by dropout variance are for one"):
         loop._update(loop._decide(), until=5)
+    one = "and weights by dropout variance are for one; write --processes 1, or leave teacher.curriculum out"
+    with pytest.raises(ConfigError, match=one):  # with the config, before anything is prepared
+        check_sharing(config(folder, "dropout-variance"), folder / "none", loop.team)
+    loop.team.size = 1
+    check_sharing(config(folder, "dropout-variance"), folder / "none", loop.team)

@@ -42,7 +42,10 @@ def main() -> None:
 
 
 def _in_words(error: Exception) -> str:
-    """A whole text where a path belongs is not repeated as a whole."""
+    """A whole text where a path belongs is not repeated as a whole; a full disk is said with what to do."""
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         return f"{str(error.filename)[:40]!r}... is too long to be the name of a file; give a path"
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        place = f" for {error.filename}" if error.filename else ""
+        return f"there is no space left{place}; free some, and type the same command again: what was saved is used"
     return str(error)

@@ -35,13 +35,15 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 def default_processes(config: RunConfig) -> int:
     """Two, each with half of the cores, where docs/benchmarks.md shows that this is faster than threads; else one.
 
-    That is on a CPU, for preset ``small``, if an update has an even number of batches, which are the same either way.
+    That is on a CPU, for preset ``small``, if an update has an even number of batches, which are the same either way,
+    and the curriculum is not for one process alone.
     """
     from rota.data.preparation.workers import cores
 
     training, student = config.training, config.student
     decided = training.threads is not None or any(name in os.environ for name in ("OMP_NUM_THREADS", "WORLD_SIZE"))
-    if decided or cores() < 2 or student.preset != "small" or training.accumulate % 2:
+    alone = config.teacher.for_one_process is not None or training.accumulate % 2
+    if decided or alone or cores() < 2 or student.preset != "small":
         return 1
     return 2 if student.device == "cpu" or (student.device == "auto" and not _has_gpu()) else 1
 
@@ -52,7 +54,13 @@ def advice_for_one(config: RunConfig) -> str | None:
 
     training = config.training
     chosen = training.threads is not None or training.accumulate % 2 == 0 or "OMP_NUM_THREADS" in os.environ
-    if chosen or config.student.preset != "small" or torch.get_num_threads() < 2 or torch.cuda.is_available():
+    if (
+        chosen
+        or config.teacher.for_one_process is not None
+        or config.student.preset != "small"
+        or torch.get_num_threads() < 2
+        or torch.cuda.is_available()
+    ):
         return None
     settings = f"--set training.accumulate={2 * training.accumulate} --set training.tokens={training.tokens // 2}"
     return f"one process; two were {GAIN}, and a new run with updates of the same size starts them with {settings}"

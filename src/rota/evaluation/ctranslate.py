@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
@@ -18,7 +17,8 @@ from rota.data.corpora.parallel import tidy
 from rota.data.ready_made.editing import made_up, tokens_of
 from rota.data.subwords import BOS, EOS, SPECIALS, UNK, Subwords
 from rota.evaluation.translator import Translator
-from rota.files import read_json_if_whole
+from rota.files import damaged, parse_json, read_json
+from rota.student.hardware import is_out_of_memory
 from rota.student.search import EncoderCache, Part, Search
 from rota.student.transformer import FIRST_POSITION, DecoderLayer, EncoderLayer, Transformer, sinusoids
 
@@ -27,6 +27,7 @@ MARK: Final = "rota.json"
 """Written into every export: what it was made of, and that an export may be put in its place."""
 
 VOCABULARY: Final = "shared_vocabulary.json"
+EXPORT_AGAIN: Final = "export it again"
 BATCH_TOKENS: Final = 4_000
 """Padded source tokens in a batch, times the beam."""
 
@@ -115,17 +116,32 @@ def is_ctranslate2(folder: Path) -> bool:
     return (folder / WEIGHTS).is_file() and (folder / VOCABULARY).is_file()
 
 
+def _vocabulary(path: Path) -> list[str]:
+    try:
+        tokens = parse_json(path.read_bytes())
+    except ValueError as error:
+        raise damaged(path, error, EXPORT_AGAIN) from None
+    if not (isinstance(tokens, list) and all(isinstance(token, str) for token in tokens)):
+        raise damaged(path, "not a list of tokens", EXPORT_AGAIN)
+    return tokens
+
+
 class IdSearch:
     """A folder in CTranslate2's format as a search from ids to ids."""
 
     def __init__(self, folder: Path, *, threads: int | None = None) -> None:
         library = _library()
-        self._tokens: list[str] = json.loads((folder / VOCABULARY).read_text(encoding="utf-8"))
+        self._tokens = _vocabulary(folder / VOCABULARY)
         self._ids = {token: number for number, token in enumerate(self._tokens)}
         device = "cuda" if library.get_cuda_device_count() else "cpu"
         workers = (threads or len(os.sched_getaffinity(0))) if device == "cpu" else 1
         # One batch for each thread: two threads in the small products of one batch mostly wait for each other.
-        self._model = library.Translator(str(folder), device=device, inter_threads=workers, intra_threads=1)
+        try:
+            self._model = library.Translator(str(folder), device=device, inter_threads=workers, intra_threads=1)
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
+            raise ValueError(f"CTranslate2 cannot load {folder} ({error}); {EXPORT_AGAIN}") from None
 
     def search(
         self,
@@ -214,7 +230,7 @@ class CTranslator(IdSearch):
                 f"{folder} is not an export for CTranslate2; make one with rota export RUN --to ctranslate2"
             )
         super().__init__(folder, threads=threads)
-        mark = read_json_if_whole(folder / MARK) or {}
+        mark = read_json(folder / MARK, remedy=EXPORT_AGAIN) if (folder / MARK).is_file() else {}
         self.subwords = Subwords.load(folder / "tokenizer.json", mark.get("subwords"))
         self.targets: tuple[str, ...] = tuple(mark.get("targets", ("en",)))
 

@@ -18,6 +18,7 @@ from rota.data.ready_made.reading import M2M100_CODES, MASK, PIECES_FILE
 from rota.data.subwords import SPECIALS, Subwords
 from rota.evaluation.config import EvaluationConfig
 from rota.files import write_json
+from rota.runs.tensors import system_errors
 from rota.student.config import Shape, StudentConfig
 from rota.student.search import MAX_LENGTH
 from rota.student.transformer import BOS, DECODER_START, EOS, PAD, Transformer, to_m2m100
@@ -59,9 +60,9 @@ def save_hugging_face(
             name: tensor for name, tensor in tensors.items() if "embed_tokens" not in name and name != "lm_head.weight"
         }
     # A file of tensors holds no views: the parts of joined matrices, and shared ones, become copies.
-    save_file(
-        {name: tensor.clone() for name, tensor in tensors.items()}, folder / "model.safetensors", {"format": "pt"}
-    )
+    weights = folder / "model.safetensors"
+    with system_errors(weights):
+        save_file({name: tensor.clone() for name, tensor in tensors.items()}, weights, {"format": "pt"})
     student = StudentConfig.model_validate(config["student"])
     write_json(folder / "config.json", architecture(network.shape, student))
     search = generation(EvaluationConfig.model_validate(config["evaluation"]))

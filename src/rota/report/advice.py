@@ -277,7 +277,8 @@ def _unknown(facts: Facts) -> Iterator[Unknown]:
         what = f"{what} {'it' if len(arms) == 1 else 'them'} were too rare to be measured twice{names}"
         yield Unknown(what, "more training.steps, or a larger teacher.floor, the least share that an arm gets")
     if not facts.checks:
-        what = "epochs, what was learned by heart, and whether lines are aligned: no sampled sentences were looked at"
+        epochs = "" if any(each.epochs is not None for each in facts.arms) else "epochs, "
+        what = f"{epochs}what was learned by heart, and whether lines are aligned: no sampled sentences were looked at"
         yield Unknown(what, "training.spot_checks: 0.01")
     if facts.trend is None:
         what = "whether the goal's dev loss was still falling: there are fewer than six validations"

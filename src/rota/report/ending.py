@@ -50,8 +50,6 @@ def arm_totals(run: StudyRun) -> list[ArmTotals]:
     """In the order of the corpus."""
     last = run.validations[-1] if run.validations else {}
     counted: Mapping[Arm, int] = last.get("tokens") or run.history.tokens  # earlier versions wrote no totals
-    checked = run.spot_checks[-1]["epochs"] if run.spot_checks else {}
-    epochs: Mapping[Arm, float] = last.get("epochs") or checked
     total = max(1, sum(counted.values()))
     found = []
     for arm in run.arms:
@@ -63,7 +61,7 @@ def arm_totals(run: StudyRun) -> list[ArmTotals]:
                 arm,
                 counted.get(arm, 0),
                 counted.get(arm, 0) / total,
-                epochs.get(arm),
+                run.epochs.get(arm),
                 losses[-1][0] if losses else None,
                 lowest,
                 step,

@@ -19,6 +19,7 @@ from rota.report.history import History, read_history
 from rota.runs import Entry, Run
 from rota.runs.standing import Scores, standing_scores
 from rota.settings import FREE, leaves, with_earlier
+from rota.types import Arm
 
 
 class StudyRun(Run):
@@ -53,6 +54,15 @@ class StudyRun(Run):
     def spot_checks(self) -> list[Entry]:
         """What sampled sentences showed; empty also for a run that did not look."""
         return list(self.read("spot_checks"))
+
+    @property
+    def epochs(self) -> Mapping[Arm, float]:
+        """How often the text of each arm was gone through; empty if neither a validation nor a spot check says it.
+
+        Runs of earlier versions have it in their spot checks alone, of which the last may come before the end.
+        """
+        recorded = (entries[-1].get("epochs") for entries in (self.validations, self.spot_checks) if entries)
+        return next((epochs for epochs in recorded if epochs), {})
 
     @cached_property
     def alarms(self) -> list[Entry]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from rota.files import damaged
@@ -25,8 +29,21 @@ def write_arrays(state: State, part: str, folder: Path) -> State:
         file = f"{part}.{key}.safetensors"
         tree[key] = _strip(value, file, "", arrays)
         if arrays:
-            save_file(arrays, folder / file)
+            with system_errors(folder / file):
+                save_file(arrays, folder / file)
     return tree
+
+
+@contextmanager
+def system_errors(path: Path) -> Iterator[None]:
+    """An error of the system, such as a full disk, is an OSError here too, where safetensors has one of its own."""
+    try:
+        yield
+    except SafetensorError as error:
+        number = re.search(r"\(os error (\d+)\)", str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
 
 
 def read_arrays(tree: State, part: str, folder: Path) -> State:

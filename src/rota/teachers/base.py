@@ -275,6 +275,11 @@ class TeacherConfig(Settings, ABC):
         if self.curriculum is not None:
             self.curriculum.check(steps)
 
+    @property
+    def for_one_process(self) -> str | None:
+        """Why several processes cannot train a run with it, and what to do; None if they can."""
+        return None if self.curriculum is None else self.curriculum.for_one_process
+
     def with_goal(self) -> TeacherConfig:
         """The config for a run with a goal: of what is not written, what makes the teacher follow the goal."""
         return self

@@ -201,7 +201,7 @@ def _arm_facts(run: StudyRun, arm: Arm, effect: Effect | None) -> ArmFacts:
         run.goal.get(language, 0.0),
         run.arms[arm],
         run.history.overall.get(arm, 0.0),
-        checks[-1]["epochs"].get(arm) if checks else None,
+        run.epochs.get(arm),
         effect,
         _recent(checks, "source_gain", arm),
         _recent(checks, "train_loss", arm),

@@ -77,11 +77,11 @@ def _whole(found: Estimate | None) -> str:
 
 
 def epoch_table(rows: Sequence[Row], languages: Sequence[str]) -> Table:
-    """How often each language's text was repeated; without rows if no run looked."""
+    """How often each language's text was repeated; without rows if no run recorded it."""
     caption = "How often the training text of each language was gone through by the end of the run; mean over seeds."
     lines, data = [], []
     for row in rows:
-        ends = {seed: run.spot_checks[-1]["epochs"] for seed, run in row.finished.items() if run.spot_checks}
+        ends = {seed: run.epochs for seed, run in row.finished.items() if run.epochs}
         if not ends:
             continue
         found = {arm: [epochs[arm] for epochs in ends.values() if arm in epochs] for arm in languages}

@@ -38,6 +38,9 @@ class CurriculumConfig(Settings, ABC):
 
     card: ClassVar[Card | None] = None
 
+    for_one_process: ClassVar[str | None] = None
+    """Why several processes cannot train a run with it, and what to do; None if they can."""
+
     if TYPE_CHECKING:
         name: str
 

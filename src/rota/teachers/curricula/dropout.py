@@ -39,6 +39,9 @@ class DropoutVarianceConfig(CurriculumConfig):
         reference="Wan et al. 2020, Self-Paced Learning for Neural Machine Translation; our reading of notes "
         "on its code",
     )
+    for_one_process: ClassVar[str | None] = (
+        "weights by dropout variance are for one; write --processes 1, or leave teacher.curriculum out"
+    )
     name: Literal["dropout-variance"] = "dropout-variance"
     samples: int = Field(5, ge=2, description="passes with dropout over every batch, before its update")
     power: float = Field(2.0, gt=0, description="of the confidence, 1 - variance")
