@@ -97,6 +97,6 @@ def test_the_longer_runs_have_the_student_and_the_schedules_of_the_league():
     league, longer = open_suite(str(LEAGUE / "plan.yaml")), open_suite(str(LEAGUE / "bleu.yaml"))
     assert longer.base["student"] == league.base["student"]
     assert {name: row.teacher for name, row in longer.rows.items()} == {
-        name: league.rows[name].teacher for name in ("uniform", "temperature-2", "temperature-5", "align")
+        name: league.rows[name].teacher for name in ("uniform", "temperature-2-tokens", "temperature-5", "align")
     }
     assert [test.endpoint for test in longer.plan.tests()] == ["bleu", "chrf"]

@@ -386,12 +386,25 @@ def test_a_direction_has_as_many_tokens_as_some_percent_of_the_computation_allow
         room = replace(CLASSROOM, update_tokens=update_tokens)
         return teacher_from({"name": "align", "refresh": 60, **settings}).alignment(room).tokens
 
-    # 1.5 % of 60 updates of 300 tokens are 270, for four languages, each with right and with mismatched sources
-    assert tokens(300) == 34
-    assert tokens(200, direction="loss") == 45
-    assert tokens(100) == 20, "at least"
-    assert tokens(8_000) == 100, "at most: 60 updates of 8,000 tokens pay for eight languages with less than 1 %"
-    assert tokens(8_000, tokens=500) == 500
+    # 2.5 % of 60 updates of 300 tokens are 450, for four languages
+    assert tokens(300) == 112
+    assert tokens(300, direction="both") == 56, "each with right and with mismatched sources"
+    assert tokens(100) == 50, "at least"
+    assert tokens(8_000) == 500, "at most: 60 updates of 8,000 tokens pay for eight languages with less than 1 %"
+    assert tokens(8_000, tokens=700) == 700
+
+
+def test_the_prior_is_drawn_by_sentences_so_that_long_ones_count_for_more():
+    room = Classroom({"az": 400, "tr": 100}, ("az",), steps=100, tokens={"az": 4_000, "tr": 3_000}, update_tokens=100)
+
+    def prior(room, **settings):
+        return list(teacher_from({"name": "align", **settings}).build(room, np.random.default_rng(1)).prior)
+
+    # Roots of the sizes: 20 and 10; mean lengths: 10 and 30 tokens.
+    assert prior(room) == pytest.approx([2 / 5, 3 / 5])
+    assert prior(room, prior_by="sentences") == pytest.approx([2 / 3, 1 / 3])
+    assert prior(room, prior=None) == pytest.approx([1 / 4, 3 / 4])
+    assert prior(replace(room, tokens={})) == pytest.approx([2 / 3, 1 / 3]), "a loop of one's own may not count tokens"
 
 
 def test_a_reading_has_as_many_tokens_as_half_a_percent_of_the_computation_allows():

@@ -73,6 +73,35 @@ def test_temperature_two_takes_square_roots():
     assert shares == pytest.approx({"a": 2 / 16, "b": 4 / 16, "c": 10 / 16})
 
 
+def test_a_temperature_of_tokens_draws_as_if_sentences_were_drawn_with_it():
+    # Square roots 2, 4 and 10; sentences of 8, 2 and 4 tokens: 16, 8 and 40 of 64.
+    tokens = {"a": 32, "b": 32, "c": 400}
+    classroom = Classroom({"a": 4, "b": 16, "c": 100}, low_resource=("a",), steps=10, tokens=tokens)
+
+    def shares(**options):
+        return build_teacher(config({"name": "temperature", "temperature": 2, **options}), classroom, rng()).shares
+
+    assert shares() == pytest.approx({"a": 2 / 16, "b": 4 / 16, "c": 10 / 16})
+    assert shares(by="tokens") == pytest.approx({"a": 16 / 64, "b": 8 / 64, "c": 40 / 64})
+    assert shares(by="tokens", temperature=1) == pytest.approx({"a": 32 / 464, "b": 32 / 464, "c": 400 / 464})
+    assert shares(by="tokens", languages=["a", "b"]) == pytest.approx({"a": 16 / 24, "b": 8 / 24})
+    with pytest.raises(ValueError, match="no target tokens are counted here"):
+        build_teacher(config({"name": "temperature", "by": "tokens"}), CLASSROOM, rng())
+
+
+def test_a_temperature_that_changes_may_be_of_tokens_too():
+    classroom = Classroom({"a": 4, "b": 16}, low_resource=("a",), steps=10, tokens={"a": 32, "b": 32})
+    schedule = {"from": 2, "to": 1, "at": "50%"}
+    teacher = build_teacher(config({"name": "temperature", "by": "tokens", "schedule": schedule}), classroom, rng())
+    assert teacher.shares(0) == pytest.approx({"a": 16 / 24, "b": 8 / 24})
+    assert teacher.shares(9) == pytest.approx({"a": 1 / 2, "b": 1 / 2})
+
+
+def test_what_is_written_of_a_temperature_names_its_shares_only_where_they_are_of_tokens():
+    assert "by" not in config("temperature").model_dump()
+    assert config({"name": "temperature", "by": "tokens"}).model_dump()["by"] == "tokens"
+
+
 def test_choices_are_drawn_with_their_shares():
     drawn = Counter(arms(Proportional(SIZES, rng()), range(20_000)))
     for arm, share in {"az": 0.1, "be": 0.3, "tr": 0.6}.items():

@@ -28,11 +28,15 @@ from rota.types import Alarm, Arm, Decision, FloatArray, Observation, State
 POOLED = 8
 """Readings of the gate that are taken together."""
 
-DIRECTION_COST = 0.015
+DIRECTION_COST = 0.025
 """Of the run's computation, about, for the gradients of the dev loss, unless ``tokens`` says how many."""
 
-DIRECTION_TOKENS = (20, 100)
-"""The fewest and the most dev tokens of a language in a gradient, then."""
+DIRECTION_TOKENS = (50, 500)
+"""The fewest and the most dev tokens of a language in a gradient, then.
+
+With 56 the order of the arms along a direction was often chance; with 450 it was nearly that of 3,000
+(``docs/results/arms/lasting.py``).
+"""
 
 ABOVE_AVERAGE = 1.5
 """A run that goes through all of its text more often than ``epochs`` says may repeat a text so much more than that."""
@@ -65,18 +69,18 @@ class AlignConfig(TeacherConfig):
     name: Literal["align"] = "align"
     observe_every: int | None = Field(10, ge=1, description="updates between two observations; null: at every choice")
     direction: Literal["loss", "source-gain", "both", "none"] = Field(
-        "both", description="what is to improve: the dev loss, the gain from the source, both; none: the gate alone"
+        "loss", description="what is to improve: the dev loss, the gain from the source, both; none: the gate alone"
     )
     map: bool = Field(False, description="record who helps whom: every arm's gradients along each language's direction")
     gate: bool = Field(True, description="close arms from whose sources the student learns nothing")
     start: DurationField | None = Field(
         None, description="the first step that is measured; null: the end of the learning rate's warm-up"
     )
-    refresh: Count = Field(80, ge=1, description="updates between two dev gradients")
+    refresh: Count = Field(100, ge=1, description="updates between two dev gradients")
     tokens: Count | None = Field(
-        None, ge=1, description="dev tokens of each language in a gradient; null: about 1.5% of the computation"
+        None, ge=1, description="dev tokens of each language in a gradient; null: about 2.5% of the computation"
     )
-    memory: float = Field(0.8, ge=0, lt=1, description="share of earlier dev gradients in the direction")
+    memory: float = Field(0.6, ge=0, lt=1, description="share of earlier dev gradients in the direction")
     weights: Weights = Field("average", description="where it is taken: at averaged weights, or at the raw ones")
     decay: float = Field(0.98, gt=0, lt=1, description="of the averaged weights, unless student.average is set")
     metric: Literal["adam", "none"] = Field("adam", description="of the dot product: that of Adam's steps, or none")
@@ -88,6 +92,9 @@ class AlignConfig(TeacherConfig):
     pull_back: float = Field(1.0, gt=0, le=1, description="share of the tilt that is forgotten at an observation")
     limit: float = Field(2.0, gt=0, description="the largest tilt, up and down")
     prior: float | None = Field(2.0, gt=0, description="temperature of the prior shares; null: uniform")
+    prior_by: Literal["sentences", "tokens"] = Field(
+        "tokens", description="what its shares are of; tokens: as if sentences were drawn, so long ones count for more"
+    )
     floor: float = Field(
         0.02, ge=0, lt=1, description="the smallest share of an arm; of more than 25, at most half of the uniform share"
     )
@@ -147,7 +154,8 @@ class Align:
         self.measure = config.alignment(classroom)
         self.tilt = Tilt(config, classroom)
         self.gate = Gate(config, classroom) if config.gate else None
-        prior = Temperature(classroom.sizes, rng, math.inf if config.prior is None else config.prior)
+        lengths = classroom.mean_lengths() if config.prior_by == "tokens" and classroom.tokens else None
+        prior = Temperature(classroom.sizes, rng, math.inf if config.prior is None else config.prior, lengths)
         self.prior = np.array([prior.shares[arm] for arm in self.arms])
         self.goal, self.language_of = classroom.goal, classroom.language_of
         self._served: dict[Arm, float] = {}

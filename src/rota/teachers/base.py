@@ -86,6 +86,10 @@ class Classroom:
             raise ValueError("no target tokens are counted here; give Classroom the tokens of each language")
         return self.tokens
 
+    def mean_lengths(self) -> dict[Arm, float]:
+        """Target tokens of a training sentence, on average, for schedules that cannot do without."""
+        return {arm: tokens / self.sizes[arm] for arm, tokens in self.target_tokens().items()}
+
     def tokens_per_update(self) -> int:
         """Target tokens of an update, for schedules that cannot do without."""
         if not self.update_tokens:

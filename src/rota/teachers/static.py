@@ -72,12 +72,23 @@ class Proportional(Static):
 
 
 class Temperature(Static):
-    """Shares proportional to ``size ** (1 / temperature)``: 1 is proportional, infinity is uniform."""
+    """Shares proportional to ``size ** (1 / temperature)``: 1 is proportional, infinity is uniform.
 
-    def __init__(self, sizes: Mapping[Arm, int], rng: np.random.Generator, temperature: float) -> None:
+    ``lengths``, mean target tokens of a sentence: shares as if sentences were drawn so, and not updates, which have
+    equal numbers of tokens.
+    """
+
+    def __init__(
+        self,
+        sizes: Mapping[Arm, int],
+        rng: np.random.Generator,
+        temperature: float,
+        lengths: Mapping[Arm, float] | None = None,
+    ) -> None:
         if not temperature > 0:
             raise ValueError(f"the temperature is {temperature}; it must be above 0 (1 is proportional)")
-        super().__init__({arm: float(size) ** (1 / temperature) for arm, size in sizes.items()}, rng)
+        drawn = {arm: float(size) ** (1 / temperature) for arm, size in sizes.items()}
+        super().__init__(drawn if lengths is None else {arm: drawn[arm] * lengths[arm] for arm in drawn}, rng)
 
 
 class Mixed(Static):

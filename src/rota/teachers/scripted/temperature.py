@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
@@ -57,10 +57,19 @@ class AnnealedTemperature:
 
     watches: Sequence[Measure] = ()
 
-    def __init__(self, sizes: Mapping[Arm, int], rng: np.random.Generator, annealing: Annealing, *, steps: int) -> None:
+    def __init__(
+        self,
+        sizes: Mapping[Arm, int],
+        rng: np.random.Generator,
+        annealing: Annealing,
+        *,
+        steps: int,
+        lengths: Mapping[Arm, float] | None = None,
+    ) -> None:
         self._sizes, self._rng, self._annealing, self._steps = dict(sizes), rng, annealing, steps
+        self._lengths = lengths
         self._temperature = annealing.start
-        self._static = Temperature(sizes, rng, annealing.start)
+        self._static = Temperature(sizes, rng, annealing.start, lengths)
 
     def shares(self, step: int) -> dict[Arm, float]:
         """Of the choice after ``step`` completed updates."""
@@ -69,7 +78,8 @@ class AnnealedTemperature:
     def _at(self, step: int) -> Static:
         temperature = self._annealing.temperature(step, self._steps)
         if temperature != self._temperature:
-            self._temperature, self._static = temperature, Temperature(self._sizes, self._rng, temperature)
+            self._temperature = temperature
+            self._static = Temperature(self._sizes, self._rng, temperature, self._lengths)
         return self._static
 
     def ask(self, step: int) -> Decision:
@@ -96,9 +106,14 @@ class TemperatureConfig(StaticConfig):
         source="Arivazh. '19",
         reference="Arivazhagan et al. 2019, Massively Multilingual Neural Machine Translation in the Wild",
     )
+    later: ClassVar[tuple[str, ...]] = ("by",)
     name: Literal["temperature"] = "temperature"
     languages: Languages = Field("all", description="all, high-resource, low-resource, or a list")
     temperature: float = Field(5.0, gt=0, description="1 is proportional, large is uniform")
+    by: Literal["sentences", "tokens"] = Field(
+        "sentences",
+        description="what the shares are of; tokens: as if sentences were drawn, so long ones count for more",
+    )
     schedule: Annealing | None = Field(
         None, description="{from: 1, to: 5, shape: linear, at: 50%}; shapes: step, linear, cosine; null: constant"
     )
@@ -116,9 +131,10 @@ class TemperatureConfig(StaticConfig):
 
     def build(self, classroom: Classroom, rng: np.random.Generator) -> Temperature | AnnealedTemperature:
         sizes = {arm: classroom.sizes[arm] for arm in classroom.select(self.languages)}
+        lengths = classroom.mean_lengths() if self.by == "tokens" else None
         if self.schedule is None:
-            return Temperature(sizes, rng, self.temperature)
-        return AnnealedTemperature(sizes, rng, self.schedule, steps=classroom.steps)
+            return Temperature(sizes, rng, self.temperature, lengths)
+        return AnnealedTemperature(sizes, rng, self.schedule, steps=classroom.steps, lengths=lengths)
 
     def last_shares(self, classroom: Classroom) -> Mapping[Arm, float]:
         teacher = self.build(classroom, np.random.default_rng(0))
