@@ -246,7 +246,7 @@ def test_no_other_model_is_scored_in_the_place_of_the_last_one(rota, run, option
     shutil.rmtree(run.checkpoints_folder / "12")
     scores = run.record_path("evals").read_bytes()
     code, _, error = rota("evaluate", run.folder, *options)
-    again = "is missing; rota train goes on from step 9 and makes it again, or name another with --step"
+    again = "is missing; name another with --step, or: rota train goes on from step 9 and makes it again"
     assert (code, error.splitlines()[-1]) == (2, f"error: {run.checkpoints_folder / '12'} {again}")
     assert run.record_path("evals").read_bytes() == scores
     assert rota("evaluate", run.folder, "--step", 9)[0] == 0

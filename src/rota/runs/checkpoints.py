@@ -276,9 +276,9 @@ class Checkpoints:
         """Raises an error if the checkpoint that was saved last is gone: the one before is another model."""
         missing, there = self.missing(), self._steps()
         if missing and missing[-1] > max(there, default=0):
-            or_name = ", or name another with --step" if there else ""
+            or_name = "name another with --step, or: " if there else ""
             again = self.made_again(missing[-1])
-            raise ValueError(f"{self.folder / str(missing[-1])} is missing; {again}{or_name}")
+            raise ValueError(f"{self.folder / str(missing[-1])} is missing; {or_name}{again}")
 
     def _warn_of_missing(self, first: int, last: int | None = None) -> None:
         """Says which checkpoints are gone that would have been in a window between these steps."""
