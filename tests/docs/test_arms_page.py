@@ -154,3 +154,32 @@ def test_shares_of_large_texts_and_losses_are_those_of_the_records():
             run = ARMS / "runs" / folder / corpus / row / "seed-1003"
             found += share_and_loss(run, large) if run.exists() else ["", ""]
         assert [cell.strip() for cell in cells] == found, name
+
+
+LASTING = ARMS / "runs" / "lasting"
+
+
+def lasting(corpus):
+    return [json.loads(line) for line in (LASTING / f"{corpus}.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def correlation(found):
+    return float(np.corrcoef(list(found["product"].values()), list(found["gain"].values()))[0, 1])
+
+
+@pytest.mark.parametrize("corpus", ["messy-debian", "messy-ted8-small"])
+def test_the_tables_of_what_stays_are_those_of_the_records(corpus):
+    page, found = section("## What stays of an update\n"), lasting(corpus)
+    for arm in found[0]["product"]:
+        cells = (f"{each['product'][arm]:+.2f} | {1000 * each['gain'][arm]:+.1f}" for each in found)
+        assert f"| `{arm}` | {' | '.join(cells)} |" in page
+    for each in found:
+        assert f"{corpus.replace('-', ' ', 1)}, step {each['step']}: {correlation(each):.2f}" in page
+
+
+def test_the_agreement_of_directions_is_that_of_the_records():
+    page = section("## What stays of an update\n")
+    every = [each for corpus in ("messy-debian", "messy-ted8-small") for each in lasting(corpus)]
+    for tokens in every[0]["agreement"]:
+        values = [value for each in every for value in each["agreement"][tokens]]
+        assert f"| {tokens} | {np.median(values):.2f} | {min(values):.2f} |" in page

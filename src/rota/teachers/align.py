@@ -61,7 +61,7 @@ class AlignConfig(TeacherConfig):
         family="weights",
         line="gradients towards goal",
         observes="gradients",
-        cost=("4%", "0.5%"),
+        cost=("4%", "0.6%"),
         source="Rota",
         reference="Rota's own; docs/teachers.md has its formulas",
     )
