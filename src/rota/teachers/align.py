@@ -28,10 +28,10 @@ from rota.types import Alarm, Arm, Decision, FloatArray, Observation, State
 POOLED = 8
 """Readings of the gate that are taken together."""
 
-DIRECTION_COST = 0.025
+DIRECTION_COST = 0.022
 """Of the run's computation, about, for the gradients of the dev loss, unless ``tokens`` says how many."""
 
-DIRECTION_TOKENS = (50, 500)
+DIRECTION_TOKENS = (50, 400)
 """The fewest and the most dev tokens of a language in a gradient, then.
 
 With 56 the order of the arms along a direction was often chance; with 450 it was nearly that of 3,000
@@ -61,7 +61,7 @@ class AlignConfig(TeacherConfig):
         family="weights",
         line="gradients towards goal",
         observes="gradients",
-        cost=("4%", "0.6%"),
+        cost=("5%", "1%"),
         source="Rota",
         reference="Rota's own; docs/teachers.md has its formulas",
     )
@@ -69,7 +69,7 @@ class AlignConfig(TeacherConfig):
     name: Literal["align"] = "align"
     observe_every: int | None = Field(10, ge=1, description="updates between two observations; null: at every choice")
     direction: Literal["loss", "source-gain", "both", "none"] = Field(
-        "loss", description="what is to improve: the dev loss, the gain from the source, both; none: the gate alone"
+        "both", description="what is to improve: the dev loss, the gain from the source, both; none: the gate alone"
     )
     map: bool = Field(False, description="record who helps whom: every arm's gradients along each language's direction")
     gate: bool = Field(True, description="close arms from whose sources the student learns nothing")
@@ -78,7 +78,7 @@ class AlignConfig(TeacherConfig):
     )
     refresh: Count = Field(100, ge=1, description="updates between two dev gradients")
     tokens: Count | None = Field(
-        None, ge=1, description="dev tokens of each language in a gradient; null: about 2.5% of the computation"
+        None, ge=1, description="dev tokens of each language in a gradient; null: about 2.2% of the computation"
     )
     memory: float = Field(0.6, ge=0, lt=1, description="share of earlier dev gradients in the direction")
     weights: Weights = Field("average", description="where it is taken: at averaged weights, or at the raw ones")
