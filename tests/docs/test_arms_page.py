@@ -169,7 +169,7 @@ def correlation(found):
 
 @pytest.mark.parametrize("corpus", ["messy-debian", "messy-ted8-small"])
 def test_the_tables_of_what_stays_are_those_of_the_records(corpus):
-    page, found = section("## What stays of an update\n"), lasting(corpus)
+    page, found = section("## The lasting effect of an update\n"), lasting(corpus)
     for arm in found[0]["product"]:
         cells = (f"{each['product'][arm]:+.2f} | {1000 * each['gain'][arm]:+.1f}" for each in found)
         assert f"| `{arm}` | {' | '.join(cells)} |" in page
@@ -178,7 +178,7 @@ def test_the_tables_of_what_stays_are_those_of_the_records(corpus):
 
 
 def test_the_agreement_of_directions_is_that_of_the_records():
-    page = section("## What stays of an update\n")
+    page = section("## The lasting effect of an update\n")
     every = [each for corpus in ("messy-debian", "messy-ted8-small") for each in lasting(corpus)]
     for tokens in every[0]["agreement"]:
         values = [value for each in every for value in each["agreement"][tokens]]
