@@ -7,7 +7,7 @@ reads it back, tests exactly what it says, and tells whether the runs began unde
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, Self
@@ -102,7 +102,7 @@ class Plan(Settings):
 
     contrasts: dict[str, PlannedContrast]
     endpoint: Names = Field(description="one or several", examples=["endpoint: dev-loss"])
-    seeds: Seeds | None = Field(None, description="of all rows in the contrasts; null: the suite's")
+    seeds: Seeds | None = Field(None, description="of the rows in the contrasts; null: the suite's")
     interest: float | dict[str, float] | None = Field(
         None, description="smallest difference of interest, in the unit of the endpoint; or one for each endpoint"
     )
@@ -141,6 +141,11 @@ class Plan(Settings):
             for corpora in _places(contrast)
             for endpoint in contrast.endpoint or self.endpoint
         ]
+
+    def seeds_of(self, rows: Iterable[str], own: Mapping[str, Collection[int]]) -> tuple[int, ...]:
+        """The seeds of the plan that all of these rows are to have; ``own``: of rows with seeds of their own."""
+        wanted = [own[row] for row in rows if row in own]
+        return tuple(seed for seed in self.seeds or () if all(seed in seeds for seeds in wanted))
 
     def interest_in(self, endpoint: str) -> float | None:
         return self.interest.get(endpoint) if isinstance(self.interest, dict) else self.interest

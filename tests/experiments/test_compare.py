@@ -114,13 +114,14 @@ def test_every_run_is_scored_and_the_suite_described(finished):
         assert [entry["phase"] for entry in read_record(run / "phases.jsonl")][-2:] == ["train", "evaluate"]
     described = json.loads((folder / "runs" / "small" / "suite.json").read_text())
     assert [row["name"] for row in described["rows"]] == ["uniform", "warm", "bad"]
-    assert described["rows"][1] | {"place": None} == {
+    assert described["rows"][1] == {
         "name": "warm",
         "label": "Proportional",
         "warmup": "30",
         "table": "other",
         "paper": None,
         "place": None,
+        "seeds": None,
     }
 
 

@@ -263,15 +263,21 @@ def test_another_size_of_ones_own_suite_keeps_the_proportions(tmp_path):
 
 def test_the_description_for_reports_has_every_row_and_keeps_those_of_before(tmp_path):
     suite = load_suite(write_suite(tmp_path))
-    assert describe(suite, tmp_path, plan(suite, tmp_path, rows=["warm"], seeds=[2]))["rows"] == [
-        {"name": "warm", "label": "Proportional", "warmup": "30", "table": "other", "paper": None, "place": None}
-    ]
+    [row] = describe(suite, tmp_path, plan(suite, tmp_path, rows=["warm"], seeds=[2]))["rows"]
+    told = {"name": "warm", "label": "Proportional", "warmup": "30", "table": "other"}
+    assert row == told | {"paper": None, "place": None, "seeds": None}
     before = '{"seeds": [1], "rows": [{"name": "warm"}, {"name": "gone"}]}'
     (tmp_path / "suite.json").write_text(before)
     found = describe(suite, tmp_path, plan(suite, tmp_path, rows=["uniform"], seeds=[2]))
     assert found["seeds"] == [1, 2]
     assert [row["name"] for row in found["rows"]] == ["uniform", "warm", "gone"]
     assert found["rows"][0]["warmup"] == "no"
+
+
+def test_the_description_has_a_rows_own_seeds_whichever_are_run_now(tmp_path):
+    suite = load_suite(write_suite(tmp_path, more="  few: {teacher: uniform, seeds: 3}\nseeds: 5\n"))
+    found = describe(suite, tmp_path, plan(suite, tmp_path, rows=["uniform", "few"], seeds=[7]))
+    assert {row["name"]: row["seeds"] for row in found["rows"]} == {"uniform": None, "few": [1, 2, 3]}
 
 
 def test_the_help_names_tables_and_patterns_that_reach_more_than_one_row():

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -273,6 +274,43 @@ def test_an_unfinished_plan_is_an_interim_look(rota, tmp_path):
     markdown = (tmp_path / "report" / "report.md").read_text()
     assert "Not all planned runs have finished: this is an interim look" in markdown
     assert "| 4 of 9 |" in markdown
+
+
+def with_few_seeds_of_t2(folder, planned):
+    """The suite gives t2 the seeds 1 and 2, and the plan names four."""
+    make_study(folder, plan=planned.fingerprint)
+    described = json.loads((folder / "suite.json").read_text())
+    rows = [row | {"seeds": [1, 2] if row["name"] == "t2" else None} for row in described["rows"]]
+    (folder / "suite.json").write_text(json.dumps(described | {"rows": rows}))
+    write_plan(planned, folder)
+    return folder
+
+
+def test_a_plan_is_done_when_a_row_with_seeds_of_its_own_has_those(rota, tmp_path):
+    planned = plan({"main": {"row": "align", "minus": "uniform"}, "few": {"row": "t2", "minus": "uniform"}})
+    folder = with_few_seeds_of_t2(tmp_path / "runs", planned)
+    shutil.rmtree(folder / "t2" / "seed-3")  # seed 4 was not planned, and is not counted
+    rota("report", folder, "--out", tmp_path / "report")
+    markdown = (tmp_path / "report" / "report.md").read_text()
+    assert "and 4 seeds, of which the suite gives T2 2. All 10 runs of it began under this very plan" in markdown
+    assert "| 4 of 4 |" in markdown
+    assert "| 2 of 2 |" in markdown
+    assert "Not all planned runs have finished" not in markdown
+    shutil.rmtree(folder / "t2" / "seed-2")
+    rota("report", folder, "--out", tmp_path / "report")
+    assert "Not all planned runs have finished" in (tmp_path / "report" / "report.md").read_text()
+
+
+def test_only_the_seeds_that_all_rows_of_a_contrast_are_to_have_count(tmp_path):
+    planned = plan({"few": {"row": "align", "minus_best_of": ["t2", "uniform"]}})
+    study = read_study([with_few_seeds_of_t2(tmp_path / "runs", planned)])
+    [few] = planned_results(planned, {"": study})
+    assert (few.planned, few.found.seeds) == (2, 2)
+    assert few.found.mean == pytest.approx((1.0 + 1.5) / 2)
+    [alone] = planned_results(plan({"all": {"row": "align", "minus": "uniform"}}), {"": study})
+    assert (alone.planned, alone.found.seeds) == (4, 4)
+    [power] = detectable(plan({"few": {"row": "align", "minus": "t2"}}, seeds=12), {"": study}, {"t2": (1, 2, 99)})
+    assert power.seeds == 2
 
 
 def test_a_suite_with_several_corpora_has_one_page_for_all_and_one_for_each(rota, tmp_path):

@@ -28,6 +28,7 @@ def undrawn(monkeypatch):
         ({"rows": 3}, "rows is 3, not a list of rows with names"),
         ({"rows": [{"label": "DQN"}]}, "rows is .*, not a list of rows with names"),
         ({"rows": [], "seeds": "1 to 5"}, "seeds is '1 to 5', not a list of whole numbers"),
+        ({"rows": [{"name": "dqn", "seeds": 4}]}, "seeds is 4, not a list of whole numbers"),
         ([], "not a JSON object"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,11 +25,14 @@ def check_plan(suite: Suite) -> None:
         check_endpoints(suite.resolved_plan)
 
 
-def power_view(plan: Plan, folder: Path, *, asked: bool) -> Group:
-    """A line for each planned test. ``asked``: the folder was named, so that it must hold runs."""
+def power_view(plan: Plan, folder: Path, own: Mapping[str, Collection[int]], *, asked: bool) -> Group:
+    """A line for each planned test. ``asked``: the folder was named, so that it must hold runs.
+
+    ``own``: of the rows that have seeds of their own.
+    """
     from rota.report.numbers.planned import detectable
 
-    found = detectable(plan, _studies(folder, asked=asked))
+    found = detectable(plan, _studies(folder, asked=asked), own)
     table = Table(box=None, padding=(0, 1), show_edge=False)
     names = [_name(each) for each in found]
     table.add_column("test", overflow="fold")  # a truncated name may be that of another

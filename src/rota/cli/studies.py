@@ -173,7 +173,8 @@ def compare(
         at_once = jobs or _jobs_at_once("local", threads)
         views.console.print(overview(found, planned, folder, at_once=at_once))
         if found.resolved_plan is not None:
-            views.console.print(power_view(found.resolved_plan, noise or folder, asked=noise is not None))
+            own = {name: row.seeds for name, row in found.rows.items() if row.seeds}
+            views.console.print(power_view(found.resolved_plan, noise or folder, own, asked=noise is not None))
         return
     run_suite(found, planned, folder, start=starter(on, threads), at_once=jobs or _jobs_at_once(on, threads))
 

@@ -259,6 +259,7 @@ def _row(suite: Suite, job: Job) -> dict[str, Any]:
         "table": row.table,
         "paper": row.paper,
         "place": row.place,
+        "seeds": row.seeds and list(row.seeds),  # its own, so that a report knows when a plan is done
     }
 
 

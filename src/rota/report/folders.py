@@ -86,8 +86,10 @@ def _checked_suite(path: Path) -> dict[str, Any]:
     rows, seeds = suite.get("rows", []), suite.get("seeds", [])
     if not (isinstance(rows, list) and all(isinstance(row, dict) and isinstance(row.get("name"), str) for row in rows)):
         raise damaged(path, f"rows is {_shown(rows)}, not a list of rows with names", RESTORE)
-    if not (isinstance(seeds, list) and all(isinstance(seed, int) for seed in seeds)):
-        raise damaged(path, f"seeds is {_shown(seeds)}, not a list of whole numbers", RESTORE)
+    own = [row["seeds"] for row in rows if row.get("seeds") is not None]
+    for found in (seeds, *own):
+        if not (isinstance(found, list) and all(isinstance(seed, int) for seed in found)):
+            raise damaged(path, f"seeds is {_shown(found)}, not a list of whole numbers", RESTORE)
     corpora = suite.get("corpora", [])
     if not (isinstance(corpora, list) and all(isinstance(name, str) for name in corpora)):
         raise damaged(path, f"corpora is {_shown(corpora)}, not a list of names", RESTORE)

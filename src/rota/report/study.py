@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -112,6 +112,7 @@ class Row:
     table: str = "main"
     paper: str | None = None
     runs: dict[int, StudyRun] = field(default_factory=dict)
+    seeds: tuple[int, ...] | None = None  # its own, that the suite gives it; None: as other rows
 
     @property
     def title(self) -> str:
@@ -213,6 +214,16 @@ def short_labels(study: Study) -> dict[str, str]:
     return {name: row.label if labels[row.label] == 1 else row.short for name, row in study.rows.items()}
 
 
+def own_seeds(studies: Iterable[Study]) -> dict[str, tuple[int, ...]]:
+    """Of the rows to which their suite gives seeds of their own; suites of earlier versions do not say it."""
+    found: dict[str, tuple[int, ...]] = {}
+    for study in studies:
+        for name, row in study.rows.items():
+            if row.seeds is not None:
+                found[name] = found.get(name, ()) + row.seeds  # of all corpora, if they do not agree
+    return found
+
+
 def read_study(paths: Sequence[Path], progress: Progress = lambda *_: None) -> Study:
     """The study in some folders: suites, folders of runs, or runs."""
     rows: dict[str, Row] = {}
@@ -259,7 +270,9 @@ class _RowNames:
 
 def _new_row(name: str, about: dict[str, Any]) -> Row:
     label, warmup, paper = about.get("label") or name, about.get("warmup") or "", about.get("paper")
-    return Row(name, str(label), str(warmup), str(about.get("table") or "main"), None if paper is None else str(paper))
+    table, seeds = str(about.get("table") or "main"), about.get("seeds")
+    own = None if seeds is None else tuple(seeds)
+    return Row(name, str(label), str(warmup), table, None if paper is None else str(paper), seeds=own)
 
 
 def _add(rows: dict[str, Row], run: StudyRun, about: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,7 +13,7 @@ from rota.plan import Languages, Plan, PlannedTest
 from rota.report.numbers.contrasts import ALPHA
 from rota.report.numbers.measures import GOAL, HIGH, LOW, MACRO, METRICS, Metric, values
 from rota.report.numbers.pooled import loss_curve
-from rota.report.study import Row, Study
+from rota.report.study import Row, Study, own_seeds
 from rota.statistics import (
     common_time,
     holm,
@@ -97,7 +97,7 @@ class PlannedResult:
     test: PlannedTest
     metric: Metric
     interest: float | None
-    planned: int  # seeds
+    planned: int  # seeds: those of the plan that all of its rows are to have
     found: MinusBest | None  # None below two seeds that all of its rows have
     best: Mapping[str, str]  # by corpus: the reference that was best there, of several
     budget: Mapping[str, float]  # by corpus: processor seconds at which runs were compared; empty: at their ends
@@ -124,9 +124,10 @@ def planned_results(plan: Plan, studies: Mapping[str, Study]) -> list[PlannedRes
 
 
 def _result(plan: Plan, test: PlannedTest, studies: Mapping[str, Study]) -> PlannedResult:
-    metric, planned = endpoint(test.endpoint), plan.seeds or ()
+    metric = endpoint(test.endpoint)
+    planned = plan.seeds_of(test.contrast.rows, own_seeds(studies.values()))
     corpora = test.corpora or tuple(studies)[:1]
-    read = {corpus: planned_values(test, studies[corpus], planned) for corpus in corpora if corpus in studies}
+    read = {corpus: planned_values(test, studies[corpus], plan.seeds or ()) for corpus in corpora if corpus in studies}
     by_corpus = {corpus: found for corpus, (found, _) in read.items()}
     budget = {corpus: seconds for corpus, (_, seconds) in read.items() if seconds is not None}
     rows = test.contrast.rows
@@ -201,10 +202,16 @@ MOST_SEEDS: Final = 200
 """A difference that needs more seeds than this is said to be out of reach."""
 
 
-def detectable(plan: Plan, earlier: Mapping[str, Study]) -> list[Detectable]:
-    """For every line; ``earlier``: studies by corpus, of which any stands for a corpus that has none of its own."""
-    tests, seeds = plan.tests(), len(plan.seeds or ())
-    return [_detectable(plan, test, seeds, len(tests), earlier) for test in tests]
+def detectable(
+    plan: Plan, earlier: Mapping[str, Study], own: Mapping[str, Collection[int]] | None = None
+) -> list[Detectable]:
+    """For every line; ``earlier``: studies by corpus, of which any stands for a corpus that has none of its own.
+
+    ``own``: of the rows that have seeds of their own.
+    """
+    tests = plan.tests()
+    seeds = [len(plan.seeds_of(test.contrast.rows, own or {})) for test in tests]
+    return [_detectable(plan, test, each, len(tests), earlier) for test, each in zip(tests, seeds, strict=True)]
 
 
 def _detectable(plan: Plan, test: PlannedTest, seeds: int, lines: int, earlier: Mapping[str, Study]) -> Detectable:

@@ -10,7 +10,7 @@ from rota.plan import Plan, PlannedContrast, WrittenPlan
 from rota.report.numbers.contrasts import ALPHA, NO_VALUE
 from rota.report.numbers.planned import PlannedResult
 from rota.report.sentences import and_list, plural
-from rota.report.study import Study, StudyRun, short_labels
+from rota.report.study import Study, StudyRun, own_seeds, short_labels
 from rota.report.tables.pooled import p_text
 from rota.report.tables.table import Cell, Table
 
@@ -119,13 +119,12 @@ def _data(each: PlannedResult) -> dict[str, object]:
 def plan_sentences(written: WrittenPlan, studies: Mapping[str, Study], results: Sequence[PlannedResult]) -> list[str]:
     """What the plan is, whether the runs began under it, and how much of it is there."""
     plan, runs = written.plan, _planned_runs(written, studies)
-    seeds = plan.seeds or ()
     began = Counter(str(run.about.get("plan") or "") for run in runs)
     ours = began.pop(written.fingerprint, 0)
     without = began.pop("", 0)
     lead = (
         f"The plan names {plural(len(plan.contrasts), 'contrast')} "
-        f"({plural(len(results), 'test')} at {ALPHA * 100:.0f} % in all) and {plural(len(seeds), 'seed')}. "
+        f"({plural(len(results), 'test')} at {ALPHA * 100:.0f} % in all) and {_seeds(plan, studies)}. "
     )
     if not runs:
         return [f"{lead}None of its runs is there yet."]
@@ -146,9 +145,18 @@ def plan_sentences(written: WrittenPlan, studies: Mapping[str, Study], results: 
     return [*sentences, "Whatever is not in this table was not planned; it is marked as exploratory."]
 
 
+def _seeds(plan: Plan, studies: Mapping[str, Study]) -> str:
+    """``8 seeds, of which the suite gives DQN 4``: the plan's fingerprint does not cover what a row has of its own."""
+    own, planned = own_seeds(studies.values()), plan.seeds or ()
+    named = dict.fromkeys(row for contrast in plan.contrasts.values() for row in contrast.rows)
+    counts = {row: len(plan.seeds_of([row], own)) for row in named}
+    fewer = [f"{_label(row, studies)} {count}" for row, count in counts.items() if count < len(planned)]
+    return plural(len(planned), "seed") + (f", of which the suite gives {and_list(fewer)}" if fewer else "")
+
+
 def _planned_runs(written: WrittenPlan, studies: Mapping[str, Study]) -> list[StudyRun]:
     """The runs that the plan is about, as far as they have begun."""
-    seeds = set(written.plan.seeds or ())
+    own = own_seeds(studies.values())
     wanted = {
         (corpus, row)
         for test in written.plan.tests()
@@ -161,5 +169,5 @@ def _planned_runs(written: WrittenPlan, studies: Mapping[str, Study]) -> list[St
         for name, row in study.rows.items()
         if (corpus, name) in wanted
         for seed, run in row.runs.items()
-        if seed in seeds
+        if seed in written.plan.seeds_of([name], own)
     ]
