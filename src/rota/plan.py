@@ -68,7 +68,7 @@ class PlannedContrast(Settings):
     minus: str | None = Field(None, description="the row that it is compared with")
     minus_best_of: Names = Field((), description="or several, of which it must beat the best; patterns are allowed")
     endpoint: Names = Field((), description="what is compared; empty: the plan's")
-    at: Budget = Field("updates", description="after equally many updates, or after equal processor time")
+    at: Budget = Field("updates", description="after equally many updates, or after equal time (see costs)")
     languages: Languages = Field("all", description="over which the mean is taken, each counting the same")
     corpora: Names = Field((), description="of a suite with several; empty: all")
     together: bool = Field(False, description="one test of the mean over the corpora, instead of one for each")
@@ -106,6 +106,12 @@ class Plan(Settings):
     interest: float | dict[str, float] | None = Field(
         None, description="smallest difference of interest, in the unit of the endpoint; or one for each endpoint"
     )
+    costs: dict[str, Annotated[float, Field(gt=0)]] = Field(
+        {},
+        description="for at: time; the time of an update with a row's teacher, relative to one without; rows that are "
+        "not named have 1. Empty: the processor time that the runs recorded",
+        examples=["costs: {align: 1.05}"],
+    )
 
     @field_validator("contrasts")
     @classmethod
@@ -131,6 +137,9 @@ class Plan(Settings):
         for name, contrast in found.items():
             if contrast.row in contrast.references:
                 raise ValueError(f"plan.contrasts.{name} compares the row {contrast.row!r} with itself")
+        for row in self.costs:
+            if row not in rows:
+                raise ValueError(f"plan.costs names the row {row!r}; the suite has {', '.join(rows)}")
         return self.model_copy(update={"contrasts": found, "seeds": self.seeds or tuple(seeds)})
 
     def tests(self) -> list[PlannedTest]:
@@ -150,9 +159,13 @@ class Plan(Settings):
     def interest_in(self, endpoint: str) -> float | None:
         return self.interest.get(endpoint) if isinstance(self.interest, dict) else self.interest
 
+    def dumped(self) -> dict[str, Any]:
+        """Without ``costs`` where there are none, so that the fingerprints of plans made before there were any stay."""
+        return self.model_dump(mode="json", exclude=None if self.costs else {"costs"})
+
     @property
     def fingerprint(self) -> str:
-        return fingerprint(self.model_dump(mode="json"))
+        return fingerprint(self.dumped())
 
 
 def _one(name: str, row: str, rows: Sequence[str]) -> str:
@@ -216,7 +229,7 @@ def find_plan(folder: Path) -> WrittenPlan | None:
 def write_plan(plan: Plan, folder: Path) -> None:
     """The plan of a suite's folder from now on; one that was there before stays in the file, as an earlier one."""
     path = folder / PLAN
-    entry: Mapping[str, Any] = {"plan": plan.model_dump(mode="json"), "fingerprint": plan.fingerprint}
+    entry: Mapping[str, Any] = {"plan": plan.dumped(), "fingerprint": plan.fingerprint}
     earlier: list[Any] = []
     if path.is_file():
         before = read_json(path, "plan", "fingerprint", remedy=RESTORE)

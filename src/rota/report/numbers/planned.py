@@ -100,7 +100,8 @@ class PlannedResult:
     planned: int  # seeds: those of the plan that all of its rows are to have
     found: MinusBest | None  # None below two seeds that all of its rows have
     best: Mapping[str, str]  # by corpus: the reference that was best there, of several
-    budget: Mapping[str, float]  # by corpus: processor seconds at which runs were compared; empty: at their ends
+    budget: Mapping[str, float]  # by corpus: when runs were compared; empty: at their ends
+    by_costs: bool = False  # the budget is in updates of a row of cost 1, instead of processor seconds
     p_holm: float | None = None  # adjusted for all lines of the plan that have a p
 
     @property
@@ -127,9 +128,9 @@ def _result(plan: Plan, test: PlannedTest, studies: Mapping[str, Study]) -> Plan
     metric = endpoint(test.endpoint)
     planned = plan.seeds_of(test.contrast.rows, own_seeds(studies.values()))
     corpora = test.corpora or tuple(studies)[:1]
-    read = {corpus: planned_values(test, studies[corpus], plan.seeds or ()) for corpus in corpora if corpus in studies}
+    read = {corpus: planned_values(test, studies[corpus], plan) for corpus in corpora if corpus in studies}
     by_corpus = {corpus: found for corpus, (found, _) in read.items()}
-    budget = {corpus: seconds for corpus, (_, seconds) in read.items() if seconds is not None}
+    budget = {corpus: time for corpus, (_, time) in read.items() if time is not None}
     rows = test.contrast.rows
     tables = [by_corpus.get(corpus, {}) for corpus in corpora]
     seeds = [seed for seed in planned if all(seed in table.get(row, {}) for table in tables for row in rows)]
@@ -140,13 +141,15 @@ def _result(plan: Plan, test: PlannedTest, studies: Mapping[str, Study]) -> Plan
         better = metric.higher_is_better
         found = minus_best(mean[test.contrast.row], others, seeds, higher_is_better=better)
         best = {corpora[0] if len(corpora) == 1 else "": found.best} if len(others) > 1 else {}
-    return PlannedResult(test, metric, plan.interest_in(test.endpoint), len(planned), found, best, budget)
+    interest = plan.interest_in(test.endpoint)
+    return PlannedResult(test, metric, interest, len(planned), found, best, budget, by_costs=bool(plan.costs))
 
 
 def planned_values(
-    test: PlannedTest, study: Study, seeds: Sequence[int]
+    test: PlannedTest, study: Study, plan: Plan, seeds: Sequence[int] | None = None
 ) -> tuple[dict[str, dict[int, float]], float | None]:
-    """The endpoint of each row of a contrast by seed; and the processor time at which it was read, if it was."""
+    """The endpoint of each row of a contrast by seed, those of the plan by default; and when it was read, if early."""
+    seeds = (plan.seeds or ()) if seeds is None else seeds
     rows = [study.rows[name] for name in test.contrast.rows if name in study.rows]
     scope, metric = SCOPES[test.contrast.languages], endpoint(test.endpoint)
     if test.contrast.at == "updates":
@@ -156,7 +159,8 @@ def planned_values(
         }
         budget = None
     else:
-        curves = {row.name: _curves(row, scope, CURVES[test.endpoint], seeds) for row in rows}
+        costs = {row.name: plan.costs.get(row.name, 1.0) for row in rows} if plan.costs else {}
+        curves = {row.name: _curves(row, scope, CURVES[test.endpoint], seeds, costs.get(row.name)) for row in rows}
         budget = common_time([times for by_seed in curves.values() for times, _ in by_seed.values()])
         found = {
             name: {seed: None if budget is None else value_at(*curve, budget) for seed, curve in by_seed.items()}
@@ -168,13 +172,16 @@ def planned_values(
     return known, budget
 
 
-def _curves(row: Row, scope: str, window: int, seeds: Sequence[int]) -> dict[int, tuple[list[float], list[float]]]:
-    """By seed: processor seconds, and the mean of the last ``window`` validations at each of them.
+def _curves(
+    row: Row, scope: str, window: int, seeds: Sequence[int], cost: float | None
+) -> dict[int, tuple[list[float], list[float]]]:
+    """By seed: a clock, and the mean of the last ``window`` validations at each of its times.
 
-    All runs of a row have the same clock, the median over its seeds: how much time the same computation takes depends
-    on what else the machine does, which is noise.
+    The clock is the number of updates times their ``cost``. Without one it is processor seconds, for all runs of a row
+    the median over its seeds: how much time the same computation takes depends on what else the machine does, which is
+    noise, and on the machine, which is a bias if rows were trained at different times.
     """
-    read = {seed: loss_curve(run, scope) for seed, run in row.finished.items() if seed in seeds}
+    read = {seed: loss_curve(run, scope, cost) for seed, run in row.finished.items() if seed in seeds}
     alike = len({len(times) for times, _ in read.values()}) == 1
     clock = np.median([times for times, _ in read.values()], axis=0).tolist() if alike else None
     found = {}
@@ -217,7 +224,7 @@ def detectable(
 def _detectable(plan: Plan, test: PlannedTest, seeds: int, lines: int, earlier: Mapping[str, Study]) -> Detectable:
     metric, interest = endpoint(test.endpoint), plan.interest_in(test.endpoint)
     corpora = test.corpora or ("",)
-    spreads = [_spread(test, earlier.get(corpus) or next(iter(earlier.values()), None)) for corpus in corpora]
+    spreads = [_spread(plan, test, earlier.get(corpus) or next(iter(earlier.values()), None)) for corpus in corpora]
     known = [spread for spread in spreads if spread is not None]
     if len(known) < len(spreads):
         return Detectable(test, metric, seeds, None, None, None, interest, None)
@@ -235,12 +242,12 @@ FEWEST: Final = 5
 """Seeds from which on the spread of two rows' own differences is taken, instead of that of all rows together."""
 
 
-def _spread(test: PlannedTest, study: Study | None) -> float | None:
+def _spread(plan: Plan, test: PlannedTest, study: Study | None) -> float | None:
     """Standard deviation of the difference of two runs with the same seed: of these rows, else of all rows."""
     if study is None:
         return None
     every = replace_rows(test, study)
-    table, _ = planned_values(every, study, [seed for row in study.rows.values() for seed in row.runs])
+    table, _ = planned_values(every, study, plan, [seed for row in study.rows.values() for seed in row.runs])
     ours = table.get(test.contrast.row, {})
     own = []
     for name in test.contrast.references:

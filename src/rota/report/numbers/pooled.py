@@ -24,18 +24,24 @@ def pooled(rows: Sequence[Row], baseline: Row, metric: Metric, scope: str, *, ow
 
 
 Curve = tuple[list[float], list[float]]
-"""Of a run: processor seconds of training up to each validation, and the value there."""
+"""Of a run: the time up to each validation, and the value there."""
 
 
-def loss_curve(run: StudyRun, scope: str) -> Curve:
-    """Dev loss; empty where the run has no timings or not all languages of the group."""
-    if not run.timings or not run.validations:
+def loss_curve(run: StudyRun, scope: str, cost: float | None = None) -> Curve:
+    """Dev loss by processor seconds of training, or by updates times their ``cost``.
+
+    Empty where the run has no timings, if those are needed, or not all languages of the group.
+    """
+    points = [(entry["step"], with_groups(entry["dev_loss"], run).get(scope)) for entry in run.validations]
+    known = [(step, loss) for step, loss in points if loss is not None]
+    losses = [loss for _, loss in known]
+    if cost is not None:
+        return [step * cost for step, _ in known], losses
+    if not run.timings:
         return [], []
     steps = [0.0, *(float(entry["step"]) for entry in run.timings)]
     seconds = [0.0, *accumulate(float(entry["cpu"]) for entry in run.timings)]
-    points = [(entry["step"], with_groups(entry["dev_loss"], run).get(scope)) for entry in run.validations]
-    known = [(step, loss) for step, loss in points if loss is not None]
-    return [float(np.interp(step, steps, seconds)) for step, _ in known], [loss for _, loss in known]
+    return [float(np.interp(step, steps, seconds)) for step, _ in known], losses
 
 
 def step_curve(run: StudyRun) -> Curve:

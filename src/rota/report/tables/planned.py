@@ -70,6 +70,9 @@ def planned_headlines(results: Sequence[PlannedResult]) -> list[str]:
 
 
 def _endpoint(each: PlannedResult) -> str:
+    if each.by_costs and each.budget:
+        updates = {f"{time:,.0f}" for time in each.budget.values()}
+        return f"{each.metric.label} at the cost of {and_list(sorted(updates))} updates"
     minutes = " and ".join(f"{seconds / 60:.1f}" for seconds in each.budget.values())
     return f"{each.metric.label} at {minutes} min" if minutes else each.metric.label
 
@@ -80,7 +83,11 @@ def _where(corpora: Sequence[str]) -> str:
 
 def plan_points(plan: Plan, studies: Mapping[str, Study]) -> list[str]:
     """What each contrast is: ``price: DQN minus the best of Temperature 2 and Temperature 5, after equal time``."""
-    return [f"{name}: {_what(contrast, studies)}." for name, contrast in plan.contrasts.items()]
+    points = [f"{name}: {_what(contrast, studies)}." for name, contrast in plan.contrasts.items()]
+    if plan.costs and any(contrast.at == "time" for contrast in plan.contrasts.values()):
+        costs = and_list([f"{_label(row, studies)} costs {cost:g}" for row, cost in plan.costs.items()])
+        points.append(f"Time is counted in updates: with what a teacher measures, one of {costs}, others 1.")
+    return points
 
 
 def _what(contrast: PlannedContrast, studies: Mapping[str, Study]) -> str:
@@ -88,7 +95,7 @@ def _what(contrast: PlannedContrast, studies: Mapping[str, Study]) -> str:
     reference = names[0] if len(names) == 1 else f"the best of {and_list(names)}"
     group = {"all": "", "goal": ", as the goal weighs languages"}
     extra = group.get(contrast.languages, f", {contrast.languages} languages")
-    extra += ", after equal processor time" if contrast.at == "time" else ""
+    extra += ", after equal time" if contrast.at == "time" else ""
     extra += ", mean over the corpora" if contrast.together else ""
     return f"{_label(contrast.row, studies)} minus {reference}{extra}"
 
