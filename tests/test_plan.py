@@ -30,6 +30,8 @@ def test_patterns_seeds_corpora_and_endpoints_are_filled_in_before_it_is_hashed(
     written = {"a": {"row": "align", "minus_best_of": ["temperature-2", "temperature-5", "uniform"]}}
     assert resolved(contrasts=written, seeds=3).fingerprint == found.fingerprint
     assert resolved(contrasts=written, seeds=4).fingerprint != found.fingerprint
+    assert resolved(contrasts=written, seeds=3, costs={"align": 1.1}).fingerprint != found.fingerprint
+    assert "costs" not in found.dumped(), "fingerprints of plans that were made before there were costs must stay"
 
 
 def test_the_family_has_a_test_for_each_corpus_and_endpoint_or_one_for_all_corpora_together():

@@ -23,8 +23,5 @@ def test_what_replaces_a_map_for_those_who_do_not_see_it_tells_the_halves_apart(
 
 def test_the_page_says_that_the_maps_are_of_two_versions():
     said = " ".join(PAGE.partition("**Its map on a messy corpus.**")[2].partition("![")[0].split())
-    assert (
-        "every 60 updates for 2.5 % of the computation, the second every 80 and 1.5 %"
-        in said
-    )
+    assert "every 60 updates for 2.5 % of the computation, the second every 80 and 1.5 %" in said
     assert PAGE.count("*Second half.*") == 2

@@ -18,6 +18,7 @@ from rota.report.numbers.planned import (
 )
 from rota.report.sentences import how_made
 from rota.report.study import read_study
+from rota.report.tables.planned import plan_points, planned_table
 
 SEEDS = (1, 2, 3, 4)
 CHRF = {
@@ -143,6 +144,27 @@ def test_at_equal_processor_time_the_slower_row_is_read_earlier(tmp_path):
     # Means of the validations so far: (4 + 3.1) / 2 and so on, against (4 + 3.1 + 2.5 + 2) / 4 and so on.
     expected = np.mean([(7 + seed / 10) / 2 - (11.5 + seed / 10) / 4 for seed in SEEDS])
     assert late.found.mean == pytest.approx(expected)
+
+
+def test_where_a_plan_has_costs_time_is_counted_in_updates(tmp_path):
+    folder = make_study(tmp_path)
+    for path in folder.glob("*/seed-*/timings.jsonl"):
+        path.unlink()  # what the runs recorded plays no part
+    contrasts = {"a": {"row": "align", "minus": "t2", "at": "time"}}
+    study = read_study([folder])
+    written = plan(contrasts, endpoint="dev-loss", costs={"align": 1.6})
+    [found] = planned_results(written, {"": study})
+    # t2 ends after 20 updates, which are 12.5 of align: between (3 + seed / 10) at 10 and 2.5 at 15.
+    assert found.budget == {"": 20.0}
+    assert found.found.mean == pytest.approx(np.mean([(3 + seed / 10 + 2.5) / 2 - 2 for seed in SEEDS]))
+    table = planned_table([found], {"": study}, several=False)
+    assert "dev loss at the cost of 20 updates" in [cell.text for cell in table.rows[0]]
+    points = plan_points(written, {"": study})
+    assert points[-1] == "Time is counted in updates: with what a teacher measures, one of ALIGN costs 1.6, others 1."
+    with pytest.raises(ValueError, match=r"plan\.costs names the row 'algin'; the suite has a, b"):
+        plan({"a": {"row": "a", "minus": "b"}}, costs={"algin": 1.1}).resolved(["a", "b"], [], SEEDS)
+    with pytest.raises(ValueError, match="greater than 0"):
+        plan(contrasts, costs={"align": 0})
 
 
 def test_the_clock_of_a_row_is_the_median_over_its_seeds(tmp_path):
