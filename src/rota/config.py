@@ -397,7 +397,7 @@ def check_durations(config: RunConfig, *, begun: bool = False) -> None:
         comes = f"student.learning_rate.restart is step {restart.steps(steps):,} and the run has {steps:,}"
         raise ConfigError(f"{comes}; write for example 50%")
     rising = config.student.lr_warmup.steps(steps)
-    if rising >= steps:
+    if rising >= steps and not config.student.awaits("lr_warmup"):
         lasts = f"student.lr_warmup lasts {rising:,} steps and the run {steps:,}"
         remedy = "" if begun else "; write for example --set student.lr_warmup=10%"
         logger.warning("%s: the rate never reaches its peak%s", lasts, remedy)

@@ -204,6 +204,7 @@ def test_the_command_shows_the_windows_and_marks_the_best(rota, run, store):
     assert all(0 < count < 9 for count in counts), "a part of each dev set of 9, by the text of the English"
     assert f"the teacher saw none of them): lala {counts[0]}, lali {counts[1]}" in plain
     assert "says little about which is best" not in plain
+    assert "nothing was chosen" not in plain
 
 
 def test_a_dev_bleu_near_nothing_is_said_to_say_little(rota, run, store):
@@ -214,6 +215,17 @@ def test_a_dev_bleu_near_nothing_is_said_to_say_little(rota, run, store):
     assert code == 0, error
     wanted = "a dev BLEU below 1 says little about which is best; --select loss goes by the dev loss"
     assert wanted in " ".join(output.split())
+
+
+def test_a_single_window_is_said_to_be_no_choice(rota, store, tmp_path):
+    run = make_run(tmp_path / "four", store, steps=(10, 20, 30, 40))
+    code, output, error = rota("evaluate", run, "--select", "macro", "--select-beam", "1", "--beam", "1")
+    assert code == 0, error
+    wanted = "the only window, so nothing was chosen: --combine last chooses among single checkpoints"
+    assert wanted in " ".join(output.split())
+    code, output, error = rota("evaluate", run, "--select", "macro", "--combine", "last", "--beam", "1")
+    assert code == 0, error
+    assert "nothing was chosen" not in output
 
 
 def test_few_checkpoints_are_said_to_be_few(rota, store, tmp_path):

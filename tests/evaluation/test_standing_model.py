@@ -186,6 +186,7 @@ def test_nothing_scored_leaves_the_selection_or_the_last_checkpoints(originals, 
     assert standing_model(runs["plain"]) == Model((60,))
     assert standing_model(runs["averages"]) == Model((50, 60), "average")
     assert standing_model(runs["few"]) == Model(STEPS, "average")
+    assert standing_model(runs["selects"]) == Model((60,)), "nothing has been selected yet"
     api.evaluate(runs["selects"].folder, split="dev")
     assert standing_model(runs["selects"]) == Model(windows_of(40)[0], "ensemble", "low-resource")
 

@@ -3,12 +3,16 @@
 import json
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from made_runs import LOW_RESOURCE, SIZES, everywhere, make_run
+from matplotlib.text import Text
 
 from rota.report.advice import advise, written
+from rota.report.figures import advice as pictures
 from rota.report.figures.advice import advice_figure
+from rota.report.figures.drawing import finish
 from rota.report.numbers.advice import Effect, Helper, Product, effects, goal_products, read_facts, trend
 from rota.report.study import StudyRun
 
@@ -281,13 +285,35 @@ def test_a_run_that_is_not_finished_is_called_so(tmp_path, full):
 
 def test_the_picture_shows_what_was_recorded(tmp_path, full):
     picture = advice_figure(facts_of(tmp_path, **full))
-    for words in ("effect on the goal", "epochs", "source gain", "az*"):
+    for words in ("effect on", "the goal", "epochs", "source gain", "az*"):
         assert words in picture.svg
     assert "az +" in picture.alt
     plain = advice_figure(facts_of(tmp_path, "plain", teacher="uniform"))
-    assert "effect on the goal" not in plain.svg
-    assert "% of the tokens" in plain.svg
+    assert "effect on" not in plain.svg
+    assert "% of the" in plain.svg
     assert "az 25%" in plain.alt
+
+
+def test_titles_and_numbers_of_panels_do_not_run_together(tmp_path, full, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(pictures, "finish", lambda figure, **words: drawn.append(figure) or finish(figure, **words))
+    nothing = {"az": -0.006, "be": 0.005, "tr": 0.0, "ru": 0.0}
+    facts = facts_of(tmp_path, **{**full, "spot_checks": [spot_check(20, EPOCHS, nothing)]})
+    advice_figure(replace(facts, arms=[replace(each, arm=f"{each.arm}-en.subtitles") for each in facts.arms]))
+    (figure,) = drawn
+    assert len(figure.axes) == 4
+    titles = [axes.get_title(loc="left") or axes.get_title() for axes in figure.axes]
+    boxes = [box_of(figure, lambda text, title=title: text.get_text() == title) for title in titles]
+    gaps = [after.x0 - before.x1 for before, after in pairwise(boxes)]
+    numbers = [label.get_window_extent() for label in figure.axes[-1].get_xticklabels()]
+    gaps += [after.x0 - before.x1 for before, after in pairwise(numbers)]
+    assert min(gaps) > 0
+
+
+def box_of(figure, wanted):
+    """Where the only text like this is."""
+    (text,) = figure.findobj(lambda artist: isinstance(artist, Text) and wanted(artist))
+    return text.get_window_extent()
 
 
 def test_the_command_prints_words_or_json(tmp_path, rota, full):

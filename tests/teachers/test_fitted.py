@@ -217,6 +217,13 @@ def test_a_learning_rate_that_never_reaches_its_peak_is_named_with_what_to_write
         assert [record.message for record in caplog.records] == [said + remedy]
 
 
+@pytest.mark.parametrize(("student", "count"), [({}, 0), ({"lr_warmup": 300}, 1)])
+def test_a_student_that_starts_from_a_model_is_not_judged_by_the_default_of_others(caplog, student, count):
+    student = {"start": "runs/first", "learning_rate": {"peak": 0.001}, **student}
+    check_durations(parse_config({"data": {"corpus": "synthetic"}, "student": student, "training": {"steps": 200}}))
+    assert caplog.text.count("the rate never reaches its peak") == count
+
+
 def test_a_q_network_that_would_never_learn_is_refused():
     message = "teacher.replay_minimum is 1,000 and there are 135 choices: .* never learn; leave it out, or write 13"
     with pytest.raises(ConfigError, match=message):

@@ -13,7 +13,7 @@ from test_early_stopping import VALUES
 from rota import api
 from rota.config import parse_config
 from rota.data.store import Store
-from rota.evaluation.dev_scores import spread
+from rota.evaluation.dev_scores import DevScores, spread
 from rota.evaluation.translator import Translator
 from rota.runs import Run
 from rota.settings import ConfigError
@@ -82,6 +82,20 @@ def test_a_run_can_stop_by_them(tmp_path, data, metric):
     entries = {entry["step"]: entry for entry in Run(tmp_path / "run").read("validations")}
     assert loop.step == 4
     assert loop.stopping.best == pytest.approx(np.mean(list(entries[2][metric].values())))
+
+
+@pytest.mark.parametrize(("best", "said"), [(0.9, True), (1.0, False)])
+def test_a_stop_by_scores_that_are_nearly_nothing_is_said_to_say_little(tmp_path, data, rota, monkeypatch, best, said):
+    scores = dict.fromkeys(("lala", "lato"), best)
+    monkeypatch.setattr(DevScores, "take", lambda _: {"bleu": scores, "chrf": scores})
+    training = {**VALUES["training"], "dev_sentences": 2, "early_stopping": {"on": "chrf", "patience": 1}}
+    path = tmp_path / "my.yaml"
+    path.write_text(json.dumps({**VALUES, "data": {**VALUES["data"], "folder": str(data)}, "training": training}))
+    code, output, _ = rota("train", path, "--run", tmp_path / "run")
+    assert code == 0
+    assert "the last validation has not been better than the dev chrF" in output
+    assert ("a score below 1 says little" in output) is said
+    assert f"--select {'loss' if said else 'goal'}" in output
 
 
 def test_stopping_by_scores_needs_sentences(data):

@@ -42,7 +42,7 @@ Progress = Callable[[str, int, int | None], None]
 """Called as ``progress(stage, done, total)``; the total is ``None`` while it is not known."""
 
 HARDLY = 1.0
-"""A dev BLEU below which it is chance that decides between checkpoints."""
+"""A dev BLEU or chrF below which it is chance that decides between checkpoints."""
 
 MOST_DROPPED = 3
 """Arms that are named with a reason for which pairs were dropped."""
@@ -248,6 +248,11 @@ def window_table(selection: Selection) -> Group:
     made = f"{combine} of {size} checkpoints" if size > 1 else single
     measured = "dev loss" if select == "loss" else f"{select} dev BLEU"
     notes = [_dev_sizes(selection)]
+    if len(windows) == 1 and size > 1:
+        notes.append(
+            "the only window, so nothing was chosen: --combine last chooses among single checkpoints; a smaller"
+            " training.checkpoint_every saves more of them"
+        )
     if select != "loss" and window.averages[select] < HARDLY:
         notes.append(f"a dev BLEU below {HARDLY:g} says little about which is best; --select loss goes by the dev loss")
     return Group(_titled(f"{made}, by {measured}", table), *(Text(note, style="dim") for note in notes))

@@ -10,7 +10,8 @@ scored in every language before those scored in some), this one stands for the r
    the run's config asks, else a single checkpoint, else the one that was scored last.
 
 If a model was scored with several searches, the scores of the search in the run's config count, else the last ones. If
-nothing was scored, the selected window stands for the run, else its last checkpoints, combined as the config asks.
+nothing was scored, the selected window stands for the run, else its last checkpoints, combined as the config asks; the
+last one alone if the config asks to select several, which nobody has done.
 
 ``rota compare`` asks a different question, :func:`is_scored`: whether the model that a suite's config asks for has been
 scored. If the config selects checkpoints, that model stands for the run. If it does not, it stands for the run unless
@@ -215,8 +216,14 @@ def standing_model(run: Run) -> Model:
     scores = standing_scores(run)
     if scores is not None:
         return scores.model
+    selected = selected_model(run)
+    if selected is not None:
+        return selected
     asked = Asked.of(run.about["config"].get("evaluation") or {})
-    return selected_model(run) or Model(run.checkpoints().window(asked.checkpoints), asked.combine)
+    if asked.select is not None and asked.checkpoints > 1:
+        # How a selected window is to be combined says nothing about checkpoints that nobody has judged.
+        return Model(run.checkpoints().window(1))
+    return Model(run.checkpoints().window(asked.checkpoints), asked.combine)
 
 
 def is_scored(run: Run, asked: Asked, *, languages: Collection[Arm], steps: int, checkpoint_every: Duration) -> bool:

@@ -194,6 +194,10 @@ class StudentConfig(Settings):
             raise ValueError(f"{both[0]} is frozen and has a rate; remove it from freeze or from rates")
         return self
 
+    def awaits(self, name: str) -> bool:
+        """Whether this setting follows from a starting point that has not been opened yet."""
+        return self.start is not None and name in OF_START and name not in self.model_fields_set
+
     def completed(self, of_start: Mapping[str, Any]) -> StudentConfig:
         """With what the starting point says of ``OF_START``, except for what the config says itself."""
         sizes = set(OF_START[:SIZES])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from matplotlib.axes import Axes
 
@@ -12,6 +12,9 @@ from rota.report.figures.helping import HELPS, HURTS
 from rota.report.numbers.advice import ArmFacts, Facts
 
 PALE, WARNING = "#8a8f96", "#B8480A"
+
+GAIN: Final = 0.1
+"""Nats per token that the axis of the source gain reaches at least: what is far below it is nothing."""
 
 
 class Panel(NamedTuple):
@@ -26,7 +29,7 @@ def advice_figure(facts: Facts) -> Picture:
     """Arms in rows; columns for what the run recorded, at the least the shares of the tokens."""
     panels = [panel for panel in PANELS if any(panel.value(each) is not None for each in facts.arms)]
     arms = sorted(facts.arms, key=lambda each: -(each.effect.mean if each.effect else each.share))
-    with canvas(0.9 + 0.26 * len(arms), columns=len(panels)) as (figure, columns):
+    with canvas(1.05 + 0.26 * len(arms), columns=len(panels)) as (figure, columns):
         for number, (axes, panel) in enumerate(zip(columns, panels, strict=True)):
             panel.draw(axes, arms)
             axes.set_title(panel.title, fontsize=8)
@@ -60,19 +63,20 @@ def _bars(value: Callable[[ArmFacts], float | None], marked: Callable[[ArmFacts]
     return draw
 
 
+def _draw_gains(axes: Axes, arms: Sequence[ArmFacts]) -> None:
+    _bars(lambda each: each.source_gain, lambda each: each.unaligned)(axes, arms)
+    axes.set_xlim(right=max(GAIN, axes.get_xlim()[1]))
+
+
 def _percent(each: ArmFacts) -> float:
     return 100 * each.share
 
 
 PANELS = (
-    Panel("effect on the goal", lambda each: None if each.effect is None else each.effect.mean, _draw_effects),
-    Panel("% of the tokens", _percent, _bars(_percent, lambda _: False)),
+    Panel("effect on\nthe goal", lambda each: None if each.effect is None else each.effect.mean, _draw_effects),
+    Panel("% of the\ntokens", _percent, _bars(_percent, lambda _: False)),
     Panel("epochs", lambda each: each.epochs, _bars(lambda each: each.epochs, lambda each: each.by_heart)),
-    Panel(
-        "source gain",
-        lambda each: each.source_gain,
-        _bars(lambda each: each.source_gain, lambda each: each.unaligned),
-    ),
+    Panel("source gain", lambda each: each.source_gain, _draw_gains),
 )
 
 
