@@ -18,6 +18,7 @@ from rota.evaluation.translator import Translator
 from rota.runs import Run
 from rota.settings import ConfigError
 from rota.training.listeners import Display
+from rota.training.progress import stopping
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +77,8 @@ def test_a_run_cut_in_two_has_the_scores_of_a_whole_one(tmp_path, data):
 
 
 @pytest.mark.parametrize("metric", ["bleu", "chrf"])
-def test_a_run_can_stop_by_them(tmp_path, data, metric):
+def test_a_run_can_stop_by_them(tmp_path, data, monkeypatch, metric):
+    monkeypatch.setattr(stopping, "HARDLY", 0.0)
     rule = {"on": metric, "patience": 1, "smallest_change": 100}
     loop = api.train(config(data, dev_sentences=2, early_stopping=rule), tmp_path / "run")
     entries = {entry["step"]: entry for entry in Run(tmp_path / "run").read("validations")}
@@ -84,18 +86,17 @@ def test_a_run_can_stop_by_them(tmp_path, data, metric):
     assert loop.stopping.best == pytest.approx(np.mean(list(entries[2][metric].values())))
 
 
-@pytest.mark.parametrize(("best", "said"), [(0.9, True), (1.0, False)])
-def test_a_stop_by_scores_that_are_nearly_nothing_is_said_to_say_little(tmp_path, data, rota, monkeypatch, best, said):
-    scores = dict.fromkeys(("lala", "lato"), best)
+@pytest.mark.parametrize(("score", "stops"), [(0.9, False), (1.0, True)])
+def test_patience_counts_from_a_score_of_one_on(tmp_path, data, rota, monkeypatch, score, stops):
+    scores = dict.fromkeys(("lala", "lato"), score)
     monkeypatch.setattr(DevScores, "take", lambda _: {"bleu": scores, "chrf": scores})
     training = {**VALUES["training"], "dev_sentences": 2, "early_stopping": {"on": "chrf", "patience": 1}}
     path = tmp_path / "my.yaml"
     path.write_text(json.dumps({**VALUES, "data": {**VALUES["data"], "folder": str(data)}, "training": training}))
     code, output, _ = rota("train", path, "--run", tmp_path / "run")
     assert code == 0
-    assert "the last validation has not been better than the dev chrF" in output
-    assert ("a score below 1 says little" in output) is said
-    assert f"--select {'loss' if said else 'goal'}" in output
+    assert ("the last validation has not been better than the dev chrF 1.0" in output) is stops
+    assert Run(tmp_path / "run").end == (4 if stops else 12)
 
 
 def test_stopping_by_scores_needs_sentences(data):

@@ -283,13 +283,8 @@ def _say_how_it_ended(loop: Loop, run: Path, *, trained_now: bool) -> None:
 
 
 def _say_why_it_stopped(loop: Loop, stopping: Stopping, run: Path) -> None:
-    scored = stopping.config.on != "loss"
-    hardly = scored and (stopping.best or 0.0) < views.HARDLY
+    select = "loss" if stopping.config.on == "loss" else "goal"
     views.say(f"stopped early at step {loop.step:,} of {loop.steps:,}: {stopping.text}")
-    if hardly:
-        little = f"a score below {views.HARDLY:g} says little: while a model does not translate yet, the dev loss shows"
-        views.say(f"{little} whether it learns (training.early_stopping.on: loss)")
-    select = "goal" if scored and not hardly else "loss"
     views.say(f"next: {views.program()} evaluate {shlex.quote(str(run))} --select {select}")
     views.say("to go on all the same: the same command with --set training.early_stopping=null")
 

@@ -42,7 +42,7 @@ Progress = Callable[[str, int, int | None], None]
 """Called as ``progress(stage, done, total)``; the total is ``None`` while it is not known."""
 
 HARDLY = 1.0
-"""A dev BLEU or chrF below which it is chance that decides between checkpoints."""
+"""A dev BLEU below which it is chance that decides between checkpoints."""
 
 MOST_DROPPED = 3
 """Arms that are named with a reason for which pairs were dropped."""

@@ -11,7 +11,7 @@ scored in every language before those scored in some), this one stands for the r
 
 If a model was scored with several searches, the scores of the search in the run's config count, else the last ones. If
 nothing was scored, the selected window stands for the run, else its last checkpoints, combined as the config asks; the
-last one alone if the config asks to select several, which nobody has done.
+last one alone if the config asks for a selection that was not made yet.
 
 ``rota compare`` asks a different question, :func:`is_scored`: whether the model that a suite's config asks for has been
 scored. If the config selects checkpoints, that model stands for the run. If it does not, it stands for the run unless
@@ -221,7 +221,7 @@ def standing_model(run: Run) -> Model:
         return selected
     asked = Asked.of(run.about["config"].get("evaluation") or {})
     if asked.select is not None and asked.checkpoints > 1:
-        # How a selected window is to be combined says nothing about checkpoints that nobody has judged.
+        # How a selected window is to be combined says nothing about checkpoints that were not judged.
         return Model(run.checkpoints().window(1))
     return Model(run.checkpoints().window(asked.checkpoints), asked.combine)
 

@@ -17,6 +17,9 @@ from rota.types import Arm, State
 
 Criterion = Literal["loss", "bleu", "chrf"]
 
+HARDLY: Final = 1.0
+"""Below this best BLEU or chrF no validation counts as waiting: a student that starts from nothing has 0 at first."""
+
 WORDS: Final[Mapping[Criterion, str]] = {"loss": "dev loss", "bleu": "dev BLEU", "chrf": "dev chrF"}
 
 
@@ -43,7 +46,7 @@ class Stopping:
         gain = 0.0 if self.best is None else (self.best - value) * (1 if self.config.on == "loss" else -1)
         if self.best is None or gain > self.config.smallest_change:
             self.best, self.best_step, self.waited = value, step, 0
-        else:
+        elif self.config.on == "loss" or self.best >= HARDLY:
             self.waited += 1
 
     @property
