@@ -278,6 +278,8 @@ def test_published_records_of_an_unfinished_run_are_left_alone(branched, tmp_pat
     job = next(job for job in jobs_of(tmp_path, HEAD + ROWS + CORPORA + PLAN) if job.name == "one/warm/seed-1")
     assert look(job).state == "done"
     job.run.record_path("evals").unlink()
+    assert look(job).state == "damaged", "they were published with scores"
+    job.run.written.path.unlink()
     assert look(job).state == "another"
     assert "published records of a run that was not finished" in look(job).why
 

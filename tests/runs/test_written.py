@@ -95,6 +95,41 @@ def test_report_and_export_refuse_scores_of_which_the_last_are_gone(rota, run, t
     )
 
 
+STEPS = "it has 11 lines up to step 12, and had 12 when the checkpoint of that step was saved"
+VALIDATIONS = "it has 3 lines up to step 12, and had 4 when the checkpoint of that step was saved"
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "why"),
+    [
+        (["report", "--out", "out"], "steps", STEPS),
+        (["report", "--out", "out"], "validations", VALIDATIONS),
+        (["report", "--out", "out"], "timings", "it ends with step 9, and there is a validation of step 12"),
+        (["advise"], "steps", STEPS),
+        (["evaluate", "--select", "loss"], "validations", VALIDATIONS),
+    ],
+)
+def test_nothing_is_made_of_a_record_of_training_that_lost_its_end(rota, run, monkeypatch, command, name, why):
+    monkeypatch.chdir(run.folder.parent)
+    path = run.record_path(name)
+    cut(path, len(path.read_bytes().splitlines()) - 1)
+    first, *options = command
+    code, _, error = rota(first, run.folder, *options)
+    remedy = "copy it again, or delete the run and train it again"
+    assert (code, error.splitlines()[-1]) == (2, f"error: {path} is damaged ({why}); {remedy}")
+
+
+def test_what_came_after_the_newest_checkpoint_may_be_gone(run):
+    """It was maybe never on the disk: a run that goes on makes it again."""
+    shutil.rmtree(run.checkpoints_folder / "12")
+    for name, lines in (("steps", 10), ("validations", 3), ("timings", 3)):
+        cut(run.record_path(name), lines)
+        assert len(list(run.read(name))) == lines
+    cut(run.record_path("steps"), 8)
+    with pytest.raises(ValueError, match=r"it has 8 lines up to step 9, and had 9 when"):
+        list(run.read("steps"))
+
+
 def test_a_record_that_was_cut_within_a_line_has_lost_that_line(run):
     path = run.record_path("evals")
     path.write_bytes(path.read_bytes()[:-20])

@@ -13,6 +13,7 @@ import json
 import logging
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -164,6 +165,14 @@ class Checkpoints:
         before, there = self._noted(), self._steps()
         gone = [step for step in before if step not in there]
         return [step for step in gone if step in self._noted()] if gone else []  # a run that trains may drop some
+
+    def lines(self) -> tuple[int, Mapping[str, int]]:
+        """The step of the newest checkpoint, and the lines of each record then; no lines if nothing says how many."""
+        for step in reversed(self._steps()):
+            with suppress(OSError, ValueError):  # what uses a checkpoint says what is wrong with it
+                manifest = read_manifest(self.folder / str(step))
+                return manifest["step"], manifest.get("records", {})
+        return 0, {}
 
     def _noted(self) -> Sequence[int]:
         return [] if self._written is None else self._written.checkpoints() or []

@@ -13,7 +13,7 @@ from rota.files import damaged, is_locked, locked, read_json, sha256_of, write_j
 from rota.goal import ALL, Goal, goal_mean, resolve
 from rota.runs.checkpoints import Checkpoint, Checkpoints
 from rota.runs.entries import Known
-from rota.runs.records import REMEDY, Entry, Record, last_entry, last_lines, read_record
+from rota.runs.records import REMEDY, Entry, Record, cut_off, last_entry, last_lines, read_record, untimed
 from rota.runs.written import WITHOUT_IT, Written, too_short
 from rota.settings import BEFORE
 from rota.types import Arm, Route
@@ -246,9 +246,36 @@ class Run:
         An error at the end if it has lost lines, as far as that is known.
         """
         least = self.written.lines(name)  # first: another process may be adding to the record
+        step, saved = self.checkpoints().lines()
         path = self.find_record(name)
         entries = iter(()) if path is None else read_record(path, self.known if self.exists else None)
-        return entries if least == 0 else self._no_fewer(entries, least, path or self.record_path(name))
+        place = path or self.record_path(name)
+        if name in saved:
+            return self._as_saved(entries, saved[name], step, place)
+        if name == "timings" and saved:
+            return self._timed(entries, step, place)
+        return entries if least == 0 else self._no_fewer(entries, least, place)
+
+    @staticmethod
+    def _as_saved(entries: Iterator[Entry], saved: int, step: int, path: Path) -> Iterator[Entry]:
+        """No fewer up to a checkpoint than were on the disk when it was saved."""
+        found = 0
+        for entry in entries:
+            found += entry["step"] <= step
+            yield entry
+        lost = cut_off(found, saved, step)
+        if lost is not None:
+            raise damaged(path, lost, REMEDY)
+
+    def _timed(self, entries: Iterator[Entry], step: int, path: Path) -> Iterator[Entry]:
+        """The times do not end before the last validation up to a checkpoint."""
+        last = 0
+        for entry in entries:
+            last = max(last, entry["step"]) if entry["step"] <= step else last
+            yield entry
+        validated = max((entry["step"] for entry in self.read("validations") if entry["step"] <= step), default=0)
+        if last < validated:
+            raise damaged(path, untimed(last, validated), REMEDY)
 
     @staticmethod
     def _no_fewer(entries: Iterator[Entry], least: int, path: Path) -> Iterator[Entry]:
