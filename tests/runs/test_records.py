@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import pytest
 
-from rota.runs.records import Record, last_entry, last_lines, read_record
+from rota.runs.records import Lines, Record, last_entry, last_lines, read_record
 
 
 def entries(path):
@@ -148,3 +148,26 @@ def test_lines_of_version_0_1_may_come_first_and_nowhere_else(tmp_path):
         file.write(b'{"step": 4}\n')
     with pytest.raises(ValueError, match=r"line 4 is damaged \(it has no check value, and the line before has one\)"):
         entries(path)
+
+
+def test_a_line_whose_end_is_written_while_it_is_read_is_left_out(tmp_path, monkeypatch):
+    path = tmp_path / "evals.jsonl"
+    record = Record(path)
+    record.write({"step": 1})
+    record.write({"step": 2})
+    record.close()
+    text = path.read_bytes()
+    path.write_bytes(text[:-10])
+    is_whole = Lines.is_whole
+
+    def whole_and_written_on(lines, line):
+        found = is_whole(lines, line)
+        if not found:
+            with path.open("ab") as file:
+                file.write(text[-10:])
+        return found
+
+    monkeypatch.setattr(Lines, "is_whole", whole_and_written_on)
+    assert [entry["step"] for entry in entries(path)] == [1]
+    assert path.read_bytes() == text
+    assert [entry["step"] for entry in entries(path)] == [1, 2]

@@ -119,7 +119,10 @@ def has_checks(path: Path) -> bool:
 def _raw_lines(path: Path) -> Iterator[bytes]:
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            yield from file
+            for line in file:
+                yield line
+                if not line.endswith(b"\n"):
+                    return  # the end of the file, if only for now: its rest, once written, would look like a line
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise damaged(path, error, REMEDY) from None
 
