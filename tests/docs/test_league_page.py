@@ -82,7 +82,7 @@ def test_results_take_the_place_of_what_stood_between_the_comments(tmp_path):
 def test_nothing_is_read_before_the_planned_runs_are_there(tmp_path):
     plan = find_plan(LEAGUE / "runs")
     write_plan(plan.plan, tmp_path)
-    with pytest.raises(SystemExit, match=r"^176 planned runs are missing, such as catalogues/align/seed-1; results"):
+    with pytest.raises(SystemExit, match=r"^216 planned runs are missing, such as catalogues/align/seed-1; results"):
         module().main(tmp_path, tmp_path / "out")
 
 
