@@ -1,11 +1,12 @@
-"""Two processes beside two threads, and what the exchange of gradients costs: all in turns.
+"""Two pieces of an update at once, beside one piece with two threads, and beside two processes: all in turns.
 
     python benchmarks/two_processes.py [--preset small] [--tokens 4000] [--turns 8] [--json FILE]
 
-A turn of the two processes, started by torchrun, on two cores: the first one trains with two threads while the other
-waits; each trains a student of its own with one thread; both train one student together, each with a batch of half the
-tokens (training.accumulate: 2). Wall times need a machine with nothing else on it. By processor time both cores are
-busy in either case, and the ratio of the last two is what the exchange costs; waiting is not counted there.
+A turn of the two processes, started by torchrun, on two cores: the first one trains with two threads, on two pieces at
+once and then on one after the other, while the second process waits; each trains a student of its own with one thread;
+both train one student together, each with a batch of half the tokens (training.accumulate: 2). Wall times need a
+machine with nothing else on it. By processor time both cores are busy in either case, and the ratio of the last two is
+what the exchange of gradients costs; waiting is not counted there.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import torch
 from torch import distributed
 
 from machine.limit import matrices, product_speed
-from machine.work import random_batch, timed, update_flops
+from machine.work import make_student, one_piece_at_a_time, random_batch, timed, update_flops
 from rota.student.config import StudentConfig
 from rota.student.nmt import build_student
 from rota.training.distributed import join_team
@@ -69,6 +70,7 @@ def train(arguments: argparse.Namespace) -> None:
     with join_team("cpu") as team, (arguments.out / f"{os.environ['RANK']}.jsonl").open("w") as file:
         alone = build_student(config, vocabulary=VOCABULARY, steps=100_000, seed=1)
         together = build_student(config, vocabulary=VOCABULARY, steps=100_000, seed=1, team=team)
+        one_at_a_time = one_piece_at_a_time(make_student(arguments.preset, VOCABULARY))
         shape = alone.network.shape
         for turn in range(arguments.turns + 1):
             rng = np.random.default_rng(turn)
@@ -77,7 +79,8 @@ def train(arguments: argparse.Namespace) -> None:
             found = {"tokens": whole.tokens, "team_tokens": 2 * half.tokens}
             if team.first:
                 torch.set_num_threads(2)
-                found["threads"] = update_flops(shape, whole) / timed(partial(alone.update, [whole])).wall
+                found["pairs"] = update_flops(shape, whole) / timed(partial(alone.update, [whole])).wall
+                found["threads"] = update_flops(shape, whole) / timed(partial(one_at_a_time.update, [whole])).wall
                 found["threads_limit"] = product_speed(matrices(alone, whole))[0]
                 torch.set_num_threads(1)
             distributed.barrier()
@@ -108,10 +111,12 @@ def report(arguments: argparse.Namespace, turns: list[list[dict[str, float]]]) -
     threads = [first for first, _ in pairs]
     setting = f"{arguments.preset}, {arguments.tokens:,} tokens, {VOCABULARY:,} subwords, two processes"
     values = {
-        "two processes to two threads, by wall time": [
-            team / first["threads"] for team, first in zip(wall, threads, strict=True)
+        "two pieces at once to one, by wall time": [each["pairs"] / each["threads"] for each in threads],
+        "two pieces at once to two processes, by wall time": [
+            first["pairs"] / team for team, first in zip(wall, threads, strict=True)
         ],
-        "two threads: share of the limit, by wall time": [each["threads"] / each["threads_limit"] for each in threads],
+        "one piece: share of the limit, by wall time": [each["threads"] / each["threads_limit"] for each in threads],
+        "two pieces: share of the limit, by wall time": [each["pairs"] / each["threads_limit"] for each in threads],
         "two processes: share of the limit, by wall time": [
             team / limit for team, limit in zip(wall, both, strict=True)
         ],

@@ -90,7 +90,7 @@ def _pieces(name: str, presets: Sequence[str], threads: Sequence[int], *, data: 
     tokens, vocabulary, repetitions = (300, 500, 2) if quick else (4_000, 8_000, 7)
     if name == "memory":
         sizes = ((tokens, vocabulary),) if quick else SIZES
-        # Threads share the memory of their process: more of them change next to nothing.
+        # More threads take more for small students alone, which compute two pieces at once with them.
         return [Piece(name, preset, *size, threads[0], 3) for preset in presets for size in sizes]
     if name in ("limit", "time"):
         rounds = repetitions if name == "limit" else min(repetitions, 3)

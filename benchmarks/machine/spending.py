@@ -12,7 +12,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from machine.pieces import Piece
-from machine.work import make_student, random_batch
+from machine.work import make_student, one_piece_at_a_time, random_batch
 from rota.student.nmt import NMT
 from rota.types import Batch
 from rows import Row, row
@@ -53,7 +53,8 @@ _PREFIX: Final = "autograd::engine::evaluate_function: "
 def measure(piece: Piece) -> list[Row]:
     """Shares of the kinds of work, largest first; those of an update add up to 100 %."""
     torch.set_num_threads(piece.threads)
-    student, rng = make_student(piece.preset, piece.vocabulary), np.random.default_rng(0)
+    # The profiler sees the thread that it was started in, not those that compute two pieces at once.
+    student, rng = one_piece_at_a_time(make_student(piece.preset, piece.vocabulary)), np.random.default_rng(0)
     batches = [random_batch(rng, piece.vocabulary, piece.tokens) for _ in range(piece.repetitions + 1)]
     student.update(batches[:1])
     found = [shares(student, batch) for batch in batches[1:]]

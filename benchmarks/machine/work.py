@@ -50,6 +50,12 @@ def make_student(preset: str, vocabulary: int) -> NMT:
     return build_student(config, vocabulary=vocabulary, steps=100_000, seed=1)
 
 
+def one_piece_at_a_time(student: NMT) -> NMT:
+    """The student without pairs of pieces: its threads share every operation."""
+    setattr(student, "_works_in_pairs", lambda _: False)  # noqa: B010
+    return student
+
+
 def random_batch(rng: np.random.Generator, vocabulary: int, tokens: int) -> Batch:
     """Sentences of similar length, as the streams give them: about 20 words, sources a tenth longer."""
     centre = max(5.0, rng.normal(20, 8))

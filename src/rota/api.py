@@ -324,7 +324,7 @@ def run_loop(
 ) -> None:
     """Train with a loop that :func:`build_loop` made, as :func:`train` does, with TensorBoard beside the listeners."""
     from rota.student.hardware import TooLargeError
-    from rota.student.nmt import NotFiniteError
+    from rota.student.optimiser import NotFiniteError
     from rota.training.listeners import TensorBoard
 
     with ExitStack() as stack:

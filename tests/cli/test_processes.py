@@ -6,17 +6,10 @@ import signal
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
 
 import pytest
-from typer.testing import CliRunner
 
-from rota.cli import app, runs
-from rota.cli import processes as cli_processes
-from rota.cli.processes import default_processes, exit_code, train_in
-from rota.cli.runs import _say_where_it_begins
-from rota.config import parse_config
-from rota.teachers.curricula.dropout import DropoutVarianceConfig
+from rota.cli.processes import exit_code, train_in
 
 CONFIG = """
 data:
@@ -128,95 +121,6 @@ def test_a_process_that_hangs_when_another_one_has_failed_is_ended(monkeypatch):
     assert time.monotonic() - began < 60
 
 
-@pytest.mark.parametrize(
-    ("preset", "cores", "gpu", "training", "said"),
-    [
-        ("small", 2, False, {}, "--set training.accumulate=2 --set training.tokens=4000"),
-        ("small", 2, False, {"accumulate": 3, "tokens": 1000}, "--set training.accumulate=6 --set training.tokens=500"),
-        ("small", 2, False, {"accumulate": 2}, None),  # --processes 1 was written
-        ("small", 2, False, {"threads": 2}, None),
-        ("small", 1, False, {}, None),
-        ("small", 2, True, {}, None),
-        ("tiny", 2, False, {}, None),
-    ],
-)
-def test_two_processes_are_named_where_they_may_be_faster(monkeypatch, preset, cores, gpu, training, said):
-    import torch
-
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: cores)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
-    config = parse_config({"data": {"corpus": "synthetic"}, "student": {"preset": preset}, "training": training})
-    alone = config.teacher.model_copy(update={"curriculum": DropoutVarianceConfig()})
-    assert cli_processes.advice_for_one(config.model_copy(update={"teacher": alone})) is None
-    advice = cli_processes.advice_for_one(config)
-    assert (advice is None) is (said is None)
-    if said is not None:
-        assert "two were 1.08 (0.85-1.16) times as fast as two threads" in advice
-        assert advice.endswith(said)
-
-
-@pytest.mark.parametrize(("option", "advises"), [([], True), (["--processes", "1"], False)])
-def test_who_writes_one_process_is_not_advised_to_take_two(tmp_path, capsys, monkeypatch, option, advises):
-    told = []
-    monkeypatch.setattr(runs, "train_with_display", lambda *_, **options: told.append(options["advises"]))
-    monkeypatch.setattr(cli_processes, "advice_for_one", lambda _: "two were faster")
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    (tmp_path / "my.yaml").write_text(CONFIG)
-    assert CliRunner().invoke(app, ["train", str(tmp_path / "my.yaml"), *option]).exit_code == 0
-    assert told == [advises]
-    loop = SimpleNamespace(step=0, steps=10, team=SimpleNamespace(size=1))
-    _say_where_it_begins(None, loop, None, advises=told[0])
-    assert capsys.readouterr().out == ("two were faster\n" if advises else "")
-
-
-@pytest.mark.parametrize("step", [0, 5])
-def test_it_is_said_once_where_the_run_begins(capsys, monkeypatch, step):
-    monkeypatch.setattr(cli_processes, "advice_for_one", lambda _: "two were faster")
-    loop = SimpleNamespace(step=step, steps=10, team=SimpleNamespace(size=1))
-    _say_where_it_begins(None, loop, None, advises=True)
-    assert capsys.readouterr().out == ("resuming from step 5\n" if step else "two were faster\n")
-
-
-@pytest.mark.parametrize(
-    ("student", "training", "environment", "count"),
-    [
-        ({}, {"accumulate": 2}, {}, 2),
-        ({"device": "cpu"}, {"accumulate": 4}, {}, 2),
-        ({}, {}, {}, 1),  # one batch in an update cannot be shared
-        ({}, {"accumulate": 3}, {}, 1),
-        ({"preset": "tiny"}, {"accumulate": 2}, {}, 1),
-        ({"device": "cuda"}, {"accumulate": 2}, {}, 1),
-        ({}, {"accumulate": 2, "threads": 2}, {}, 1),
-        ({}, {"accumulate": 2}, {"OMP_NUM_THREADS": "2"}, 1),
-        ({}, {"accumulate": 2}, {"WORLD_SIZE": "2"}, 1),
-    ],
-)
-def test_two_processes_are_the_default_where_they_are_faster_and_train_the_same(
-    student, training, environment, count, monkeypatch
-):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr("rota.data.preparation.workers.cores", lambda: 2)
-    monkeypatch.setattr(cli_processes, "_has_gpu", lambda: False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    values = {"data": {"corpus": "synthetic"}, "student": student, "training": training}
-    assert default_processes(parse_config(values)) == count
-    alone = parse_config({**values, "teacher": {"name": "uniform", "curriculum": "dropout-variance"}})
-    assert default_processes(alone) == 1, "several processes refuse it"
-
-
-def test_a_gpu_or_a_single_core_leaves_one_process(monkeypatch):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    config = parse_config({"data": {"corpus": "synthetic"}, "training": {"accumulate": 2}})
-    monkeypatch.setattr("rota.data.preparation.workers.cores", lambda: 2)
-    monkeypatch.setattr(cli_processes, "_has_gpu", lambda: True)
-    assert default_processes(config) == 1
-    monkeypatch.setattr(cli_processes, "_has_gpu", lambda: False)
-    monkeypatch.setattr("rota.data.preparation.workers.cores", lambda: 1)
-    assert default_processes(config) == 1
-
-
 def test_under_torchrun_the_option_is_refused(rota, tmp_path, monkeypatch):
     (tmp_path / "run.yaml").write_text(CONFIG)
     monkeypatch.setenv("WORLD_SIZE", "2")
@@ -225,16 +129,3 @@ def test_under_torchrun_the_option_is_refused(rota, tmp_path, monkeypatch):
         2,
         "error: --processes is 2, but torchrun has started processes already; leave it out\n",
     )
-
-
-def test_a_command_without_the_option_starts_two_processes_for_a_small_student(project):
-    settings = ["student.preset=small", "training.threads=null", "training.steps=4", "training.validate_every=4"]
-    options = [part for setting in settings for part in ("--set", setting)]
-    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
-    done = subprocess.run(
-        command("default", *options), cwd=project, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    why = "two processes: they were 1.08 (0.85-1.16) times as fast as two threads in the benchmark"
-    assert done.stdout.startswith(why) is (len(os.sched_getaffinity(0)) > 1)
-    assert ("starting at step 0 with 2 processes" in done.stdout) is (len(os.sched_getaffinity(0)) > 1)

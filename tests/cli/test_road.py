@@ -10,7 +10,8 @@ from rota.config import parse_config
 from rota.report.figures.shares import plot_shares, share_windows
 from rota.runs import Run
 from rota.runs.records import read_record
-from rota.student.nmt import NMT, NotFiniteError
+from rota.student.nmt import NMT
+from rota.student.optimiser import NotFiniteError
 from rota.training.listeners import Display
 
 CONFIG = """

@@ -12,7 +12,8 @@ from torch.nn.functional import cross_entropy
 from rota.student.config import LearningRate, Schedule, StudentConfig
 from rota.student.hardware import find_device
 from rota.student.kernels.dropout import Noise
-from rota.student.nmt import NotFiniteError, build_student
+from rota.student.nmt import build_student
+from rota.student.optimiser import NotFiniteError
 from rota.student.transformer import logits
 from rota.types import Student
 

@@ -9,7 +9,7 @@ from rota.measures import DevLoss, JointLoss, TrainLoss
 from rota.runs.checkpoints import Checkpoints
 from rota.runs.records import read_record
 from rota.settings import Duration
-from rota.student.nmt import NotFiniteError
+from rota.student.optimiser import NotFiniteError
 from rota.training.config import TrainingConfig
 from rota.training.journal import Journal
 from rota.training.loop import Loop

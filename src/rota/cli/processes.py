@@ -1,7 +1,6 @@
 """``rota train --processes``: the same command in several processes that train one run, as torchrun starts them.
 
-Two are the default where they are faster than two threads and train the same batches. Unlike torchrun it is for one
-machine, passes a signal on to all of its processes, and leaves messages to them.
+Unlike torchrun it is for one machine, passes a signal on to all of its processes, and leaves messages to them.
 """
 
 from __future__ import annotations
@@ -15,10 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from rota.config import RunConfig
+from typing import Final
 
 GRACE: Final = 60.0
 """Seconds that the others have for saving when one process has failed; then they are asked, and then killed."""
@@ -26,50 +22,7 @@ GRACE: Final = 60.0
 LAUNCHER: Final = "ROTA_LAUNCHER"
 """The environment variable with the id of the process that started the others."""
 
-GAIN: Final = "1.08 (0.85-1.16) times as fast as two threads in the benchmark (docs/benchmarks.md)"
-"""What two processes were; of the preset ``small``."""
-
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-
-
-def default_processes(config: RunConfig) -> int:
-    """Two, each with half of the cores, where docs/benchmarks.md shows that this is faster than threads; else one.
-
-    That is on a CPU, for preset ``small``, if an update has an even number of batches, which are the same either way,
-    and the curriculum is not for one process alone.
-    """
-    from rota.data.preparation.workers import cores
-
-    training, student = config.training, config.student
-    decided = training.threads is not None or any(name in os.environ for name in ("OMP_NUM_THREADS", "WORLD_SIZE"))
-    alone = config.teacher.for_one_process is not None or training.accumulate % 2
-    if decided or alone or cores() < 2 or student.preset != "small":
-        return 1
-    return 2 if student.device == "cpu" or (student.device == "auto" and not _has_gpu()) else 1
-
-
-def advice_for_one(config: RunConfig) -> str | None:
-    """What would start two processes by itself; nothing where the benchmark says nothing, or one process was chosen."""
-    import torch
-
-    training = config.training
-    chosen = training.threads is not None or training.accumulate % 2 == 0 or "OMP_NUM_THREADS" in os.environ
-    if (
-        chosen
-        or config.teacher.for_one_process is not None
-        or config.student.preset != "small"
-        or torch.get_num_threads() < 2
-        or torch.cuda.is_available()
-    ):
-        return None
-    settings = f"--set training.accumulate={2 * training.accumulate} --set training.tokens={training.tokens // 2}"
-    return f"one process; two were {GAIN}, and a new run with updates of the same size starts them with {settings}"
-
-
-def _has_gpu() -> bool:
-    import torch
-
-    return torch.cuda.is_available()
 
 
 def train_in(count: int, arguments: Sequence[str], grace: float = GRACE) -> int:

@@ -115,19 +115,14 @@ def train(
         ),
     ] = None,
     processes: Annotated[
-        int | None,
-        typer.Option(
-            help="Processes that share the batches of each update (training.accumulate).",
-            min=1,
-            show_default="one; two on a CPU for preset small, if each update has an even number of batches",
-        ),
-    ] = None,
+        int,
+        typer.Option(help="Processes that share the batches of each update (training.accumulate).", min=1),
+    ] = 1,
 ) -> None:
     """Train a model, or resume training it; the data are prepared first if necessary.
 
     Example: rota train my.yaml --set teacher=proportional --run runs/proportional
     """
-    from rota.cli.processes import GAIN, default_processes
     from rota.plan import read_plan
     from rota.runs import Run
 
@@ -141,15 +136,11 @@ def train(
     options += [] if steps is None else ["--steps", steps]
     again = f"{views.program()} " + shlex.join(["train", str(config), *options])
     under = None if plan is None else read_plan(plan).fingerprint
-    count_of_processes = processes or default_processes(settings)
-    if count_of_processes > 1:
+    if processes > 1:
         others = {"--until": until, "--stem": stem, "--plan": plan}
         options += [part for name, value in others.items() if value is not None for part in (name, str(value))]
-        if processes is None:
-            views.say(f"two processes: they were {GAIN}; --processes 1 keeps one")
-        _train_in(count_of_processes, ["train", str(config), *options])
-    advises = processes is None
-    train_with_display(settings, folder, until=until, again=again, stem=stem, plan=under, steps=count, advises=advises)
+        _train_in(processes, ["train", str(config), *options])
+    train_with_display(settings, folder, until=until, again=again, stem=stem, plan=under, steps=count)
 
 
 def _train_in(processes: int, arguments: list[str]) -> NoReturn:
@@ -228,11 +219,8 @@ def train_with_display(
     stem: Path | None = None,
     plan: str | None = None,
     steps: int | None = None,
-    advises: bool = True,
 ) -> Loop:
     """Train under a live display; ``again`` is the command that resumes after an interruption.
-
-    ``advises``: a new run in one process says what would have started two.
 
     An interrupted command ends with the exit code of its signal, so that a script stops too.
     """
@@ -245,7 +233,7 @@ def train_with_display(
 
     def display(loop: Loop) -> Display:
         begun.append(loop.step)
-        _say_where_it_begins(config, loop, until, advises=advises)
+        _say_where_it_begins(loop, until)
         return _display(config, run, loop)
 
     stop = StopSignal()
@@ -289,16 +277,12 @@ def _say_why_it_stopped(loop: Loop, stopping: Stopping, run: Path) -> None:
     views.say("to go on all the same: the same command with --set training.early_stopping=null")
 
 
-def _say_where_it_begins(config: RunConfig, loop: Loop, until: int | None, *, advises: bool) -> None:
-    from rota.cli.processes import advice_for_one
-
+def _say_where_it_begins(loop: Loop, until: int | None) -> None:
     if until is not None and until > loop.steps:
         views.say(f"--until {until:,} is beyond the run, which ends at step {loop.steps:,} (training.steps)")
     together = f" with {loop.team.size} processes" if loop.team.size > 1 else ""
     if loop.step or together:
         views.say(f"{'resuming from' if loop.step else 'starting at'} step {loop.step:,}{together}")
-    elif advises and (advice := advice_for_one(config)):
-        views.say(advice)
 
 
 def _display(config: RunConfig, run: Path, loop: Loop) -> Display:

@@ -29,6 +29,10 @@ def freeze(network: Transformer, parts: Sequence[Part]) -> None:
         parameter.requires_grad_(part_of(name) not in parts)
 
 
+class NotFiniteError(ArithmeticError):
+    """The loss or its gradient is not a finite number; the weights are still those of the step before."""
+
+
 class Optimiser:
     """The moments are there from the beginning, so that every state has the same form."""
 
@@ -38,6 +42,7 @@ class Optimiser:
         self.parameters: list[nn.Parameter] = [by_name[name] for name in self.names]
         # OpenNMT-py's epsilon.
         options: dict[str, Any] = {"lr": 0.0, "betas": config.betas, "eps": 1e-9, "fused": True}
+        self._clip_norm = config.clip_norm
         self._adam = torch.optim.Adam(self._groups(config.rates), **options)
         for parameter in self.parameters:
             self._adam.state[parameter] = {
@@ -53,8 +58,26 @@ class Optimiser:
             groups.setdefault(rates.get(part_of(name), 1.0), []).append(parameter)
         return [{"params": parameters, "factor": factor} for factor, parameters in groups.items()]
 
-    def step(self, rate: float) -> None:
-        """One step with the gradients that the parameters have."""
+    @property
+    def gradients(self) -> list[Tensor]:
+        """Those that the parameters have."""
+        return [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+
+    def add(self, gradients: Sequence[Tensor]) -> None:
+        """Adds these, one for each parameter, to those that the parameters have; the first are kept, not copied."""
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
+
+    def step(self, step: int, rate: float, loss: float, norm: float) -> None:
+        """Step number ``step`` with the gradients that the parameters have, clipped; ``norm`` is theirs before that."""
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            self._adam.zero_grad(set_to_none=True)
+            raise NotFiniteError(
+                f"loss {loss:g} and gradient norm {norm:g} at step {step} with learning rate {rate:.3g};"
+                " the weights are those of the step before: lower student.learning_rate or lengthen student.lr_warmup."
+            )
+        if norm > self._clip_norm:
+            torch._foreach_mul_(self.gradients, self._clip_norm / norm)
         for group in self._adam.param_groups:
             group["lr"] = rate * group["factor"]
         self._denominators = None

@@ -173,11 +173,11 @@ class Transformer(nn.Module):
         return result
 
     def _table(self, rows: int) -> Tensor:
-        if rows > len(self._sinusoids):
-            self._sinusoids = sinusoids(2 * rows, self.shape.width)
-        if self._sinusoids.device != self.device:
-            self._sinusoids = self._sinusoids.to(self.device)
-        return self._sinusoids
+        table = self._sinusoids  # another thread may be making it longer, too, but not as long as we need
+        if rows > len(table):
+            table = sinusoids(2 * rows, self.shape.width)
+        self._sinusoids = table = table.to(self.device)
+        return table
 
     def _initialise(self, generator: torch.Generator | None) -> None:
         """Xavier uniform for projections, joined ones taken as one matrix; unit variance for scaled embeddings."""

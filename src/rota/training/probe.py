@@ -10,7 +10,7 @@ import numpy as np
 
 from rota.measures import GroupLosses, Measure, Weights
 from rota.student.likelihood import TEMPERATURES, Fit, fits
-from rota.student.nmt import NotFiniteError
+from rota.student.optimiser import NotFiniteError
 from rota.training.devsets import DevSets
 from rota.training.gauges import GAUGES, Gauge, Gauges
 from rota.training.turns import Window
