@@ -1,6 +1,8 @@
 """From step records and observations to what the figures draw; which runs make a study; copies of records."""
 
+import gzip
 import json
+import lzma
 
 import numpy as np
 import pytest
@@ -277,13 +279,13 @@ def test_copied_records_have_no_models_and_make_the_same_study(tmp_path):
     names = {str(path.relative_to(tmp_path / "copy")) for path in (tmp_path / "copy").rglob("*") if path.is_file()}
     records = {
         "run.json",
-        "validations.jsonl.gz",
-        "timings.jsonl",
+        "validations.jsonl.xz",
+        "timings.jsonl.xz",
         "alarms.jsonl",
-        "evals.jsonl",
-        "steps.jsonl.gz",
-        "observations.jsonl.gz",
-        "rewards.jsonl.gz",
+        "evals.jsonl.xz",
+        "steps.jsonl.xz",
+        "observations.jsonl.xz",
+        "rewards.jsonl.xz",
         "policy/20.json",
     }
     assert names == {"suite.json"} | {f"dqn/seed-1/{name}" for name in records}
@@ -297,9 +299,41 @@ def test_copies_of_the_same_records_are_the_same_bytes_also_a_copy_of_a_copy(tmp
     make_run(tmp_path / "runs" / "a")
     for source, name in (("runs", "one"), ("runs", "two"), ("one", "three")):
         copy_records(tmp_path / source, tmp_path / name)
-    first, *others = ((tmp_path / name / "a" / "steps.jsonl.gz").read_bytes() for name in ("one", "two", "three"))
+    first, *others = ((tmp_path / name / "a" / "steps.jsonl.xz").read_bytes() for name in ("one", "two", "three"))
     assert all(other == first for other in others)
-    assert first[4:8] == bytes(4), "without the time of the copy"
+
+
+def test_a_copy_of_records_that_an_earlier_version_gzipped_takes_their_place(tmp_path):
+    make_run(tmp_path / "runs" / "a")
+    copy_records(tmp_path / "runs", tmp_path / "now")
+    copy_records(tmp_path / "runs", tmp_path / "before")
+    for path in (tmp_path / "before" / "a").glob("*.jsonl.xz"):
+        plain = lzma.decompress(path.read_bytes())
+        path.unlink()
+        if path.name.startswith(("timings", "evals")):
+            path.with_suffix("").write_bytes(plain)
+        else:
+            path.with_suffix(".gz").write_bytes(gzip.compress(plain))
+    before, now = (read_study([tmp_path / name]).any_run for name in ("before", "now"))
+    assert before.history.tokens == now.history.tokens
+    names = {path.name for path in (tmp_path / "now" / "a").iterdir()}
+    copy_records(tmp_path / "before", tmp_path / "again")
+    for copy in (tmp_path / "again", tmp_path / "before"):  # from a copy of them, and where they are
+        copy_records(tmp_path / "runs" if copy.name == "before" else tmp_path / "before", copy)
+        assert {path.name for path in (copy / "a").iterdir()} == names
+        assert all((copy / "a" / name).read_bytes() == (tmp_path / "now" / "a" / name).read_bytes() for name in names)
+
+
+def test_records_are_not_copied_over_those_of_a_run_that_has_models(tmp_path):
+    for name in ("one", "two"):
+        make_run(tmp_path / name / "a")
+    checkpoint = tmp_path / "two" / "a" / "checkpoints" / "20"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "checkpoint.json").write_text("{}")
+    before = (tmp_path / "two" / "a" / "steps.jsonl").read_bytes()
+    with pytest.raises(ValueError, match="is a run that has models, not a copy of records; choose another folder"):
+        copy_records(tmp_path / "one", tmp_path / "two")
+    assert (tmp_path / "two" / "a" / "steps.jsonl").read_bytes() == before
 
 
 def test_copying_refuses_to_write_into_what_it_reads(tmp_path):

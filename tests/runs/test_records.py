@@ -1,4 +1,5 @@
 import gzip
+import lzma
 import zlib
 from contextlib import suppress
 
@@ -62,6 +63,13 @@ def test_a_cut_gzip_record_is_named(tmp_path, content):
     (tmp_path / "lines.jsonl.gz").write_bytes(content)
     with pytest.raises(ValueError, match=r"lines\.jsonl\.gz is damaged \(.+\); copy it again"):
         entries(tmp_path / "lines.jsonl.gz")
+
+
+def test_a_cut_xz_record_is_named(tmp_path):
+    for content in (lzma.compress(b'{"step": 1}\n')[:-9], b"no xz"):
+        (tmp_path / "lines.jsonl.xz").write_bytes(content)
+        with pytest.raises(ValueError, match=r"lines\.jsonl\.xz is damaged \(.+\); copy it again"):
+            entries(tmp_path / "lines.jsonl.xz")
 
 
 def test_a_missing_record_is_empty(tmp_path):

@@ -1,5 +1,6 @@
 import gzip
 import json
+import lzma
 import subprocess
 import sys
 
@@ -66,9 +67,13 @@ def test_records_are_read_plain_or_compressed_and_the_plain_one_first(tmp_path):
     assert run.find_record("rewards") is None
     (tmp_path / "rewards.jsonl.gz").write_bytes(gzip.compress(b'{"step": 1, "rewards": {}}\n'))
     assert list(run.read("rewards")) == [{"step": 1, "rewards": {}}]
-    assert not run.is_published
-    (tmp_path / "steps.jsonl.gz").write_bytes(gzip.compress(b""))
-    assert run.is_published
+    (tmp_path / "rewards.jsonl.xz").write_bytes(lzma.compress(b'{"step": 3, "rewards": {}}\n'))
+    assert list(run.read("rewards")) == [{"step": 3, "rewards": {}}], "as it is published now"
+    for name, pack in (("steps.jsonl.gz", gzip.compress), ("steps.jsonl.xz", lzma.compress)):
+        assert not run.is_published
+        (tmp_path / name).write_bytes(pack(b""))
+        assert run.is_published
+        (tmp_path / name).unlink()
     record = run.record("rewards")
     record.write({"step": 2, "rewards": {}})
     record.close()

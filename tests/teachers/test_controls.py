@@ -206,7 +206,7 @@ FOLDERS = {
     },
     "is at step 8 of 1,000; finish it first with rota train": {"steps": 1000},
     "has batches of arm 'mixed'; replay a run that trains on one language at a time": {"arms": ["az", "mixed"] * 4},
-    r"has no step records \(steps.jsonl or steps.jsonl.gz\)": {"then": without_records},
+    r"has no step records \(steps.jsonl or steps.jsonl.xz\)": {"then": without_records},
     "run.json is damaged": {"then": lambda run: (run / "run.json").write_text("{}")},
     "steps.jsonl.gz is damaged": {"compressed": True, "then": damaged},
 }

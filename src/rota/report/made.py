@@ -83,7 +83,7 @@ def _records(path: Path) -> Iterator[Path]:
         if (path / corpus).is_dir():
             yield from _records(path / corpus)
     for folder in run_folders(path):
-        yield from (found for pattern in ("*.json", "*.jsonl", "*.jsonl.gz") for found in folder.glob(pattern))
+        yield from (found for pattern in ("*.json", "*.jsonl", "*.jsonl.?z") for found in folder.glob(pattern))
         yield from (folder / "policy").glob("*.json")
         yield from (folder / "checkpoints").glob("*")
 

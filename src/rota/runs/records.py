@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import lzma
 import os
 import re
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, cast
 
 from rota.files import CHECK, damaged, misspelt_check, parse_json
 from rota.runs.entries import Known, fault
@@ -83,8 +84,13 @@ class Record:
             self._file = None
 
 
+def forms_of(path: Path) -> list[Path]:
+    """The names under which a record may lie: plain, as it is published, and as earlier versions published it."""
+    return [path, *(path.with_name(f"{path.name}{suffix}") for suffix in (".xz", ".gz"))]
+
+
 def read_record(path: Path, known: Known | None = None) -> Iterator[Entry]:
-    """Entries of a record, plain or gzipped; a last line still being written is left out."""
+    """Entries of a record, plain or compressed; a last line still being written is left out."""
     if not path.exists():
         return
     lines = Lines(path, known)
@@ -116,14 +122,21 @@ def has_checks(path: Path) -> bool:
     return _stated(last) is not None
 
 
+def open_record(path: Path) -> IO[bytes]:
+    """For reading, in any of its forms."""
+    if path.suffix == ".xz":
+        return lzma.open(path)
+    return cast(IO[bytes], gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+
+
 def _raw_lines(path: Path) -> Iterator[bytes]:
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+        with open_record(path) as file:
             for line in file:
                 yield line
                 if not line.endswith(b"\n"):
                     return  # the end of the file, if only for now: its rest, once written, would look like a line
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
         raise damaged(path, error, REMEDY) from None
 
 
@@ -138,7 +151,7 @@ def _stated(line: bytes) -> int | None:
 
 
 def name_of(path: Path) -> str:
-    """The name of a record by its file: ``steps`` of ``steps.jsonl.gz``."""
+    """The name of a record by its file: ``steps`` of ``steps.jsonl.xz``."""
     return path.name.partition(".")[0]
 
 

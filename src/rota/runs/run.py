@@ -13,7 +13,7 @@ from rota.files import damaged, is_locked, locked, read_json, sha256_of, write_j
 from rota.goal import ALL, Goal, goal_mean, resolve
 from rota.runs.checkpoints import Checkpoint, Checkpoints
 from rota.runs.entries import Known
-from rota.runs.records import REMEDY, Entry, Record, cut_off, last_entry, last_lines, read_record, untimed
+from rota.runs.records import REMEDY, Entry, Record, cut_off, forms_of, last_entry, last_lines, read_record, untimed
 from rota.runs.written import WITHOUT_IT, Written, too_short
 from rota.settings import BEFORE
 from rota.types import Arm, Route
@@ -121,10 +121,9 @@ class Run:
         return self.folder / f"{name}.jsonl"
 
     def find_record(self, name: RecordName) -> Path | None:
-        """Where a record lies: plain as training writes it, or gzipped as it is published; None if it is not there."""
+        """Where a record lies: plain as training writes it, or compressed as published; None if it is not there."""
         plain = self.record_path(name)
-        packed = plain.with_name(f"{plain.name}.gz")
-        return next((path for path in (plain, packed) if path.is_file()), None)
+        return next((path for path in forms_of(plain) if path.is_file()), None)
 
     # What they say.
 
@@ -136,7 +135,7 @@ class Run:
     @property
     def is_published(self) -> bool:
         """Whether these are compressed records without models: nothing can be trained here."""
-        return self.folder.joinpath("steps.jsonl.gz").is_file()
+        return any(path.is_file() for path in forms_of(self.record_path("steps"))[1:])
 
     @cached_property
     def about(self) -> dict[str, Any]:
@@ -241,7 +240,7 @@ class Run:
         return resolve(self.about["config"].get("goal", ALL), list(self.sizes), self.low_resource, self.routes)
 
     def read(self, name: RecordName) -> Iterator[Entry]:
-        """The entries of a record, plain or gzipped; none if there is no such record.
+        """The entries of a record, plain or compressed; none if there is no such record.
 
         An error at the end if it has lost lines, as far as that is known.
         """

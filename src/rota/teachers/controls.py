@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from rota.files import read_json
 from rota.measures import Measure
 from rota.runs import Run
-from rota.runs.records import REMEDY, read_record
+from rota.runs.records import REMEDY, forms_of, read_record
 from rota.settings import Duration, DurationField
 from rota.teachers.base import Classroom, OpenLoopConfig, SizeChange
 from rota.teachers.card import Card
@@ -131,9 +131,9 @@ def _check_languages(run: Path, sizes: Mapping[Arm, Any], classroom: Classroom) 
 
 def _played(run: Path) -> tuple[list[Arm], int]:
     """The language of each update, and the last update of a warm-up."""
-    paths = [path for path in (run / "steps.jsonl", run / "steps.jsonl.gz") if path.is_file()]
+    paths = [path for path in forms_of(run / "steps.jsonl") if path.is_file()]
     if not paths:
-        raise ValueError(f"{run} has no step records (steps.jsonl or steps.jsonl.gz); copy them there, or train it")
+        raise ValueError(f"{run} has no step records (steps.jsonl or steps.jsonl.xz); copy them there, or train it")
     found = [(entry["arm"], entry["why"] == "warmup") for entry in read_record(paths[0])]
     return [arm for arm, _ in found], max((step for step, (_, warm) in enumerate(found, start=1) if warm), default=0)
 
