@@ -117,7 +117,10 @@ def report(arguments: argparse.Namespace, turns: list[list[dict[str, float]]]) -
         ],
         "one piece: share of the limit, by wall time": [each["threads"] / each["threads_limit"] for each in threads],
         "two pieces: share of the limit, by wall time": [each["pairs"] / each["threads_limit"] for each in threads],
-        "two processes: share of the limit, by wall time": [
+        "two pieces: share of two single limits, by wall time": [
+            first["pairs"] / limit for first, limit in zip(threads, both, strict=True)
+        ],
+        "two processes: share of two single limits, by wall time": [
             team / limit for team, limit in zip(wall, both, strict=True)
         ],
         "two processes: share of two threads' limit, by wall time": [

@@ -1,14 +1,17 @@
-"""With an even number of torch's threads two pieces of an update are computed at once, and nothing else changes."""
+"""With an even number of torch's threads two pieces of an update are computed at once, with the same result."""
 
+import re
 import threading
 import time
 
 import pytest
 import torch
-from student_cases import batch_of, make_student, random_pairs
+from student_cases import batch_of, make_network, make_student, random_pairs
 
 from rota.student import nmt
 from rota.student.hardware import TooLargeError
+from rota.student.kernels.dropout import mixed_seed
+from rota.student.optimiser import freeze
 from rota.student.parallel import Pairs
 from rota.team import Team
 
@@ -46,7 +49,7 @@ def watched(student, monkeypatch, begins=lambda: None):
         return usual(network, replica, piece, noise, smoothing)
 
     monkeypatch.setattr(student, "_loss", loss)
-    return lambda pieces: [seen[nmt._mixed_seed(1, 1, 0, turn)] for turn in range(pieces)]
+    return lambda pieces: [seen[mixed_seed(1, 1, 0, turn)] for turn in range(pieces)]
 
 
 def test_an_update_in_pairs_is_the_update_of_one_thread(threads, count):
@@ -71,6 +74,20 @@ def test_the_same_run_has_the_same_weights_whichever_thread_is_quicker(threads, 
             student.update([batch_of(PAIRS)])
         found.append(student.network.state_dict())
     assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
+
+
+def test_a_run_that_is_cut_in_two_has_the_weights_of_one_in_one_piece(threads, count):
+    threads(2)
+    whole, first, second = (make_student(make_network(), dropout=0.1) for _ in range(3))
+    for _ in range(6):
+        whole.update([batch_of(PAIRS)])
+    for _ in range(2):
+        first.update([batch_of(PAIRS)])
+    second.load_state_dict(first.state_dict())
+    for _ in range(4):
+        second.update([batch_of(PAIRS)])
+    found = second.network.state_dict()
+    assert all(torch.equal(found[name], value) for name, value in whole.network.state_dict().items())
 
 
 def test_two_pieces_are_computed_at_once_each_with_half_of_the_threads(threads, count, monkeypatch):
@@ -111,7 +128,7 @@ class Two(Team):
     [
         (2, PAIRS, Team(), True),
         (1, PAIRS, Team(), False),
-        (3, PAIRS, Team(), False),  # three have no halves
+        (3, PAIRS, Team(), False),  # an odd number cannot be halved
         (2, PAIRS[:3], Team(), False),  # one piece
         (2, PAIRS, Two(), False),  # the processes share the batches already
     ],
@@ -151,6 +168,51 @@ def test_an_error_is_raised_when_the_other_piece_has_ended_too(threads):
     assert ended == [1]
 
 
+def test_threads_started_later_have_as_many_of_torchs_as_before(threads):
+    threads(4)
+    pairs, found = Pairs(), []
+    assert list(pairs.map(lambda _: torch.get_num_threads(), range(4))) == [2, 2, 2, 2]
+    later = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+    later.start()
+    later.join()
+    assert found == [4]
+    assert list(pairs.map(lambda _: torch.get_num_threads(), range(4))) == [2, 2, 2, 2]
+
+
+def test_the_setting_it_names_halves_what_is_computed_at_once(threads, monkeypatch):
+    threads(2)
+    student, at_once, named = make_student(), [], [TOKENS]
+
+    def fail(*_):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr(student.network, "forward", fail)
+    for _ in range(3):
+        with pytest.raises(TooLargeError) as found:
+            student.update([batch_of(PAIRS)])
+        at_once.append(int(re.search(r"training on (\d+) target tokens", str(found.value))[1]))
+        named.append(int(re.search(r"--set student\.piece_tokens=(\d+)", str(found.value))[1]))
+        student = make_student(student.network, piece_tokens=named[-1])
+    assert at_once == [84, 42, 20]  # all of it in one piece; then two pieces of these sizes
+    assert named == [84, 21, 10, 5]
+
+
+def test_a_student_with_frozen_parts_and_one_in_bf16_are_trained_in_pairs(threads, count):
+    for settings in ({"freeze": ["embeddings"]}, {"precision": "bf16"}):
+        updated = {}
+        for number in (1, 2):
+            threads(number)
+            student = make_student(make_network(), dropout=0.1, **settings)
+            freeze(student.network, student.config.freeze)
+            student = make_student(student.network, dropout=0.1, **settings)
+            losses = [student.update([batch_of(PAIRS)]) for _ in range(3)]
+            updated[number] = losses, {name: value.clone() for name, value in student.network.state_dict().items()}
+        assert updated[1][0] == pytest.approx(updated[2][0], rel=2e-3)
+        before = make_network().state_dict()["embedding.weight"]
+        frozen = torch.equal(updated[2][1]["embedding.weight"], before)
+        assert frozen is ("freeze" in settings)
+
+
 def test_too_little_memory_for_two_pieces_is_one_line_and_changes_nothing(threads, monkeypatch):
     monkeypatch.setattr(nmt, "TRAINING_TOKENS", 21)
     threads(2)
@@ -161,7 +223,7 @@ def test_too_little_memory_for_two_pieces_is_one_line_and_changes_nothing(thread
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
 
     monkeypatch.setattr(student.network, "forward", fail)
-    with pytest.raises(TooLargeError, match="training on 21 target tokens at once; continue the run with"):
+    with pytest.raises(TooLargeError, match="training on 42 target tokens at once; continue the run with"):
         student.update([batch_of(PAIRS)])
     assert student.step == 0
     assert all(torch.equal(before[name], tensor) for name, tensor in student.network.state_dict().items())

@@ -168,7 +168,7 @@ def test_weights_by_dropout_are_for_a_single_process(folder):
     loop.team.size = 2
     with pytest.raises(ValueError, match="2 processes train this run, and weights by dropout variance are for one"):
         loop._update(loop._decide(), until=5)
-    one = "and weights by dropout variance are for one; write --processes 1, or leave teacher.curriculum out"
+    one = "and weights by dropout variance are for one; train in one process, or leave teacher.curriculum out"
     with pytest.raises(ConfigError, match=one):  # with the config, before anything is prepared
         check_sharing(config(folder, "dropout-variance"), folder / "none", loop.team)
     loop.team.size = 1

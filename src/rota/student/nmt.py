@@ -21,7 +21,7 @@ from rota.student.config import Schedule, StudentConfig
 from rota.student.gradients import NetworkGradient, directions_after, dots, projection
 from rota.student.hardware import OTHER_DEVICE, allow_tf32, find_device, keep_memory, memory_for
 from rota.student.kernels.attention import suits_varlen
-from rota.student.kernels.dropout import Noise
+from rota.student.kernels.dropout import Noise, mixed_seed
 from rota.student.kernels.loss import examined_tokens, smoothed_loss, token_losses, uncertain_tokens
 from rota.student.optimiser import Optimiser, freeze
 from rota.student.parallel import Pairs
@@ -78,7 +78,7 @@ def build_student(
     if device.type == "cpu":
         keep_memory()
     with memory_for(lambda: f"building the student; this needs {OTHER_DEVICE}."):
-        generator = torch.Generator().manual_seed(_mixed_seed(seed, 0, 0))
+        generator = torch.Generator().manual_seed(mixed_seed(seed, 0, 0))
         network = Transformer(config.shape(vocabulary), generator).to(device)
         freeze(network, config.freeze)
         return NMT(network, config, seed=seed, schedule=config.schedule(steps, restart), team=team)
@@ -116,7 +116,7 @@ class NMT(WeightStatistics):
         tokens = sum(batch.tokens for batch in batches)
         self.network.zero_grad(set_to_none=True)
         mine = [number for number in range(len(batches)) if self._team.owns(number)]
-        with memory_for(lambda: self._too_large("training on", batches)):
+        with memory_for(lambda: self._too_large("training on", batches, pairs=self._may_pair())):
             if self._works_in_pairs(batches):
                 sums = self._backward_in_pairs(batches, tokens)
             else:
@@ -286,7 +286,7 @@ class NMT(WeightStatistics):
         """Lays out the piece with which this process will begin the next update."""
         mine = next((batch for number, batch in enumerate(batches) if self._team.owns(number)), None)
         if mine is not None:
-            with memory_for(lambda: self._too_large("training on", batches)):
+            with memory_for(lambda: self._too_large("training on", batches, pairs=self._may_pair())):
                 _, _, piece = next(pieces(mine, self.tokens_at_once))
                 self._ahead = mine, self._lay_out(piece, training=True)
 
@@ -295,11 +295,16 @@ class NMT(WeightStatistics):
         """Target tokens, about, of a piece; None: batches stay whole."""
         return self.config.piece_tokens or (TRAINING_TOKENS if self.network.device.type == "cpu" else None)
 
-    def _too_large(self, doing: str, batches: Sequence[Batch], tokens: int | None = None) -> str:
-        """What did not fit into memory, and the setting that makes it smaller."""
+    def _too_large(
+        self, doing: str, batches: Sequence[Batch], tokens: int | None = None, *, pairs: bool = False
+    ) -> str:
+        """What did not fit into memory, and the setting that halves it."""
         largest = max(batch.tokens for batch in batches)
         at_once = min(tokens or self.tokens_at_once or largest, largest)
-        smaller = f"--set student.piece_tokens={max(1, at_once // 2)}"
+        if pairs and self._works_in_pairs(batches):
+            at_once *= 2
+        # With pairs, two of the smaller pieces will be computed at once.
+        smaller = f"--set student.piece_tokens={max(1, at_once // (4 if pairs else 2))}"
         remedy = f"continue the run with {smaller}, which takes less at once; a single sentence needs {OTHER_DEVICE}"
         return f"{doing} {at_once:,} target tokens at once; {remedy}."
 
@@ -318,12 +323,14 @@ class NMT(WeightStatistics):
             (smoothed * (weight * self._team.size) / tokens).backward()  # type: ignore[no-untyped-call]
         return losses_N.sum()
 
+    def _may_pair(self) -> bool:
+        """Whether two pieces are computed at once if there are two; several processes divide batches instead."""
+        narrow = self.network.shape.width <= PAIRED_WIDTH
+        return self._team.size == 1 and self.network.device.type == "cpu" and narrow and Pairs.fit()
+
     def _works_in_pairs(self, batches: Sequence[Batch]) -> bool:
-        """Whether two pieces are computed at once; several processes divide the batches among them instead."""
-        if self._team.size > 1 or self.network.device.type != "cpu" or self.network.shape.width > PAIRED_WIDTH:
-            return False
         at_once = self.tokens_at_once or math.inf
-        return Pairs.suit(sum(max(1, round(batch.tokens / at_once)) for batch in batches))
+        return self._may_pair() and sum(max(1, round(batch.tokens / at_once)) for batch in batches) > 1
 
     def _backward_in_pairs(self, batches: Sequence[Batch], tokens: int) -> list[Tensor]:
         """Adds up the gradients of all pieces in their order; returns their summed losses."""
@@ -334,12 +341,13 @@ class NMT(WeightStatistics):
         for loss, gradients in self._pairs.map(partial(self._gradients_of, tokens), numbered):
             sums.append(loss)
             self._optimiser.add(gradients)
+            del gradients  # else they stay in memory while the next are computed
         return sums
 
     def _gradients_of(
         self, tokens: int, numbered: tuple[tuple[int, int], LaidOut]
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """The summed loss of one piece and what it adds to the gradients, which stay as they are."""
+        """The summed loss of one piece and its gradients; those of the parameters are not changed."""
         number, piece = numbered
         smoothed, losses_N = self._loss(
             self.network, self.network, piece, self._noise(number), self.config.label_smoothing
@@ -399,7 +407,7 @@ class NMT(WeightStatistics):
         return self._team.add_up(sums)
 
     def _sampled_noise(self, seed: int, sample: int, pack: int) -> Noise:
-        generator = torch.Generator(self.network.device).manual_seed(_mixed_seed(seed, sample, pack))
+        generator = torch.Generator(self.network.device).manual_seed(mixed_seed(seed, sample, pack))
         return Noise(generator, self.config.dropout, self.config.dropout_of_attention)
 
     def _forward(self, network: nn.Module, piece: LaidOut, noise: Noise | None) -> Tensor:
@@ -427,7 +435,7 @@ class NMT(WeightStatistics):
         if config.dropout == 0 and config.dropout_of_attention == 0 and config.word_dropout == 0:
             return None
         generator = torch.Generator(self.network.device)
-        generator.manual_seed(_mixed_seed(self._seed, self.step + 1, *number))
+        generator.manual_seed(mixed_seed(self._seed, self.step + 1, *number))
         return Noise(generator, config.dropout, config.dropout_of_attention, config.word_dropout)
 
     def _autocast(self) -> torch.autocast:
@@ -438,9 +446,3 @@ class NMT(WeightStatistics):
 def _direction_key(number: int) -> str:
     """Of a followed direction among the moments; the first one had no number when it was alone."""
     return f"direction.{number}" if number else "direction"
-
-
-def _mixed_seed(seed: int, step: int, number: int, piece: int = 0) -> int:
-    """The first piece has the seed of the whole batch."""
-    entropy = [seed, step, number, *([piece] if piece else [])]
-    return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -60,16 +60,16 @@ class Optimiser:
 
     @property
     def gradients(self) -> list[Tensor]:
-        """Those that the parameters have."""
+        """Of all parameters that have one."""
         return [parameter.grad for parameter in self.parameters if parameter.grad is not None]
 
     def add(self, gradients: Sequence[Tensor]) -> None:
-        """Adds these, one for each parameter, to those that the parameters have; the first are kept, not copied."""
+        """Adds these, one for each parameter, to the present ones; where there is none, this tensor becomes it."""
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
 
     def step(self, step: int, rate: float, loss: float, norm: float) -> None:
-        """Step number ``step`` with the gradients that the parameters have, clipped; ``norm`` is theirs before that."""
+        """Step number ``step`` with the gradients that the parameters have, clipped; ``norm`` is before that."""
         if not (math.isfinite(loss) and math.isfinite(norm)):
             self._adam.zero_grad(set_to_none=True)
             raise NotFiniteError(

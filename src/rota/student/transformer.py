@@ -173,7 +173,7 @@ class Transformer(nn.Module):
         return result
 
     def _table(self, rows: int) -> Tensor:
-        table = self._sinusoids  # another thread may be making it longer, too, but not as long as we need
+        table = self._sinusoids  # ours to keep: another thread may put one there that is too short for us
         if rows > len(table):
             table = sinusoids(2 * rows, self.shape.width)
         self._sinusoids = table = table.to(self.device)

@@ -5,12 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
 _LEVELS = 256
 _LOWEST = -(2**63)
+
+
+def mixed_seed(seed: int, step: int, number: int, piece: int = 0) -> int:
+    """For one piece of one batch of one update; the first piece has the seed of the whole batch."""
+    entropy = [seed, step, number, *([piece] if piece else [])]
+    return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 @dataclass(frozen=True)

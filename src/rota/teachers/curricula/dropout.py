@@ -40,7 +40,7 @@ class DropoutVarianceConfig(CurriculumConfig):
         "on its code",
     )
     for_one_process: ClassVar[str | None] = (
-        "weights by dropout variance are for one; write --processes 1, or leave teacher.curriculum out"
+        "weights by dropout variance are for one; train in one process, or leave teacher.curriculum out"
     )
     name: Literal["dropout-variance"] = "dropout-variance"
     samples: int = Field(5, ge=2, description="passes with dropout over every batch, before its update")
