@@ -121,7 +121,7 @@ def test_freed_memory_is_kept_unless_the_environment_says_otherwise(monkeypatch)
     for name in [name for name in os.environ if name.startswith(("MALLOC_", "GLIBC_TUNABLES"))]:
         monkeypatch.delenv(name)
     hardware.keep_memory()
-    assert asked == [(-3, 2**25), (-1, 2**29)]
+    assert asked == [(-3, 2**25), (-1, 2**29), (-8, 1)]
     monkeypatch.setattr(hardware.ctypes, "CDLL", lambda _: SimpleNamespace())
     hardware.keep_memory()
     monkeypatch.setattr(hardware.sys, "platform", "darwin")
