@@ -10,6 +10,7 @@ from rota.experiments.suites import open_suite
 from rota.plan import find_plan, write_plan
 
 LEAGUE = Path(__file__).parents[2] / "docs" / "results" / "league"
+NOTHING_LONGER = "Nothing yet: the longer runs have not begun."
 PLANNED = {"row": "align", "endpoint": "test-loss", "interest": 0.03, "seeds": 8, "at": "updates", "verdict": "better"}
 REGRETS = ({"row": "uniform", "regret": 0.05}, {"row": "align", "regret": 0.012}, {"row": "caps", "regret": 0.2})
 
@@ -91,6 +92,53 @@ def test_the_page_shows_the_tables_beside_it():
     text = (LEAGUE / "README.md").read_text(encoding="utf-8").split(made.BEGIN)[1].split(made.END)[0].strip()
     report = LEAGUE / "report"
     assert text == (made.results(report) if report.exists() else "Nothing yet: the runs of the plan are not all done.")
+    longer = LEAGUE / "bleu" / "report"
+    text = (LEAGUE / "README.md").read_text(encoding="utf-8").split(made.LONGER)[1].split(made.END)[0].strip()
+    wanted = made.longer_results(longer, ("debian", "catalogues")) if longer.exists() else NOTHING_LONGER
+    assert text == wanted
+
+
+AVERAGES = [
+    {"row": row, "metric": metric, "scope": scope, "mean": mean, "sd": 0.25}
+    for row, mean in (("uniform", 10.04), ("align", 11.96))
+    for metric in ("bleu", "chrf", "dev-loss")
+    for scope in ("macro", "low-resource")
+]
+
+
+def test_the_longer_runs_are_shown_by_both_scores_on_every_corpus(tmp_path):
+    made, report = module(), tmp_path / "report"
+    lines = [
+        line("best-temperature", "", 1.5, 0.5, endpoint=endpoint, seeds=2, verdict="not decided")
+        for endpoint in ("bleu", "chrf")
+    ]
+    write(report / "tables" / "planned.csv", lines)
+    for number, corpus in enumerate(("debian", "catalogues")):
+        shifted = [each | {"mean": each["mean"] + 10 * number + 20 * (each["metric"] == "chrf")} for each in AVERAGES]
+        write(report / corpus / "tables" / "averages.csv", shifted)
+    text = made.longer_results(report, ("debian", "catalogues"))
+    assert (
+        "| `align` minus the best of 3 (`temperature-5`) | chrF | +1.50 [+1.48, +1.52] | 0.5 | 2 | not decided |"
+        in text
+    )
+    assert (
+        "| schedule | debian: BLEU | debian: chrF | catalogues: BLEU | catalogues: chrF |\n|---|---|---|---|---|"
+        in text
+    )
+    assert "| `uniform` | 10.0 (0.2) | 30.0 (0.2) | 20.0 (0.2) | 40.0 (0.2) |" in text
+    assert "| `align` | 12.0 (0.2) | 32.0 (0.2) | 22.0 (0.2) | 42.0 (0.2) |" in text
+    page = tmp_path / "README.md"
+    page.write_text(f"{made.BEGIN}\nshort\n{made.END}\nthen\n{made.LONGER}\nold\n{made.END}\nend\n", encoding="utf-8")
+    made.fill(page, "new", made.LONGER)
+    assert page.read_text(encoding="utf-8") == (
+        f"{made.BEGIN}\nshort\n{made.END}\nthen\n{made.LONGER}\n\nnew\n\n{made.END}\nend\n"
+    )
+
+
+def test_the_longer_runs_are_read_when_all_are_done(tmp_path):
+    write_plan(open_suite(str(LEAGUE / "bleu.yaml")).plan, tmp_path)
+    with pytest.raises(SystemExit, match=r"^16 planned runs are missing, such as debian/uniform/seed-1; results"):
+        module().main(tmp_path, tmp_path / "out")
 
 
 def test_the_longer_runs_have_the_student_and_the_schedules_of_the_league():

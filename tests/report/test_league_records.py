@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import lzma
 from itertools import product
 from pathlib import Path
 
@@ -19,12 +20,14 @@ LEAGUE = Path(__file__).parents[2] / "docs" / "results" / "league"
 RECORDS = LEAGUE / "runs"
 SUITE = open_suite(str(LEAGUE / "plan.yaml"))
 TEMPERATURES = ("uniform", "temperature-2", "temperature-2-tokens", "temperature-5")
+UNPACKED = {".xz": lzma.decompress, ".gz": gzip.decompress}
 MESSY, CLEAN = ("messy-debian", "messy-ted8-small"), ("debian", "catalogues", "ted8-small")
 
 
 def read(path):
-    packed = path.with_name(f"{path.name}.gz")
-    text = gzip.decompress(packed.read_bytes()).decode() if packed.exists() else path.read_text()
+    packed = {path.with_name(f"{path.name}{end}"): unpack for end, unpack in UNPACKED.items()}
+    found = next((unpack(each.read_bytes()) for each, unpack in packed.items() if each.exists()), None)
+    text = path.read_text() if found is None else found.decode()
     return [json.loads(line) for line in text.splitlines()]
 
 

@@ -1,7 +1,8 @@
 """The results on this page, from the records of the league: python docs/results/league/results.py runs/league
 
 Copies the records to ``runs``, makes the report in ``report``, and writes what the plan asked into README.md, all
-beside this file. Refuses while planned runs are missing: results are read once, when the plan is done.
+beside this file. Those of the longer runs (runs/league-bleu) go to ``bleu/runs`` and ``bleu/report``. Refuses while
+planned runs are missing: results are read once, when the plan is done.
 """
 
 from __future__ import annotations
@@ -13,15 +14,18 @@ from itertools import product
 from pathlib import Path
 from typing import Final
 
+from rota.experiments.suites import open_suite
 from rota.plan import Plan, find_plan
-from rota.report.folders import copy_all
+from rota.report.folders import copy_all, corpora_of
 from rota.report.several import report_on
 from rota.runs import Run
 
 HERE: Final = Path(__file__).parent
 BEGIN: Final = "<!-- made by results.py from the records: change neither this line nor those below it -->"
+LONGER: Final = "<!-- made by results.py from the longer runs: change neither this line nor those below it -->"
 END: Final = "<!-- written by hand from here on -->"
 ROW: Final = "align"
+NAMES: Final = {"bleu": "BLEU", "chrf": "chrF"}
 
 Line = Mapping[str, str]
 
@@ -35,6 +39,14 @@ def missing(runs: Path, plan: Plan) -> list[str]:
         for corpus, row in product(test.corpora, test.contrast.rows)
     }
     folders = [f"{corpus}/{row}/seed-{seed}" for (corpus, row), seed in product(sorted(wanted), plan.seeds or ())]
+    return [folder for folder in folders if not _is_done(Run(runs / folder))]
+
+
+def missing_longer(runs: Path) -> list[str]:
+    """The longer runs that have not been trained and scored."""
+    suite = open_suite(str(HERE / "bleu.yaml"))
+    wanted = product(suite.corpora, suite.rows, suite.seeds)
+    folders = [f"{corpus}/{row}/seed-{seed}" for corpus, row, seed in wanted]
     return [folder for folder in folders if not _is_done(Run(runs / folder))]
 
 
@@ -74,13 +86,41 @@ def _planned_table(planned: Sequence[Line]) -> list[str]:
     return lines
 
 
+def longer_results(report: Path, corpora: Sequence[str]) -> str:
+    """The part of the page that is made from the tables of the report on the longer runs."""
+    planned = read(report, "planned")
+    lines = ["| contrast | score | difference | p after Holm | seeds | verdict |", "|---|---|---|---|---|---|"]
+    lines += [
+        f"| `{each['row']}` minus {_named(each)} | {NAMES[each['endpoint']]} "
+        f"| {_signed(each['difference'], 2)} [{_signed(each['low'], 2)}, {_signed(each['high'], 2)}] "
+        f"| {float(each['p_holm']):.2g} | {each['seeds']} | {each['verdict']} |"
+        for each in planned
+    ]
+    explained = "Macro scores of the test sets, mean of the seeds and their standard deviation."
+    report_link = "[The report on the longer runs](bleu/report/report.md)."
+    return "\n\n".join(["\n".join(lines), explained, "\n".join(_scores(report, corpora)), report_link])
+
+
+def _scores(report: Path, corpora: Sequence[str]) -> list[str]:
+    """A line for each schedule, with both scores on every corpus."""
+    columns = list(product(corpora, NAMES))
+    heads = [f"{corpus}: {NAMES[metric]}" for corpus, metric in columns]
+    found: dict[str, list[str]] = {}
+    for corpus, metric in columns:
+        for each in read(report / corpus, "averages"):
+            if (each["metric"], each["scope"]) == (metric, "macro"):
+                found.setdefault(each["row"], []).append(f"{float(each['mean']):.1f} ({float(each['sd']):.1f})")
+    rows = [f"| `{row}` | {' | '.join(cells)} |" for row, cells in found.items()]
+    return [f"| schedule | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|", *rows]
+
+
 def _named(each: Line) -> str:
     several = len(each["minus"].split()) > 1
     return f"the best of {len(each['minus'].split())} (`{each['best']}`)" if several else f"`{each['minus']}`"
 
 
-def _signed(number: str) -> str:
-    return f"{float(number):+.3f}".replace("-", "\N{MINUS SIGN}")
+def _signed(number: str, digits: int = 3) -> str:
+    return f"{float(number):+.{digits}f}".replace("-", "\N{MINUS SIGN}")
 
 
 def _messy(planned: Sequence[Line]) -> str:
@@ -116,29 +156,35 @@ def _spoken(regrets: Sequence[Line]) -> str:
     return f"How far each schedule is behind the best one of each corpus in test loss; means, best first: {means}."
 
 
-def fill(page: Path, text: str) -> None:
-    """Put ``text`` between the two comments of a page."""
-    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+def fill(page: Path, text: str, begin: str = BEGIN) -> None:
+    """Put ``text`` between two comments of a page."""
+    before, _, rest = page.read_text(encoding="utf-8").partition(begin)
     _, found, after = rest.partition(END)
     if not found:
         raise ValueError(f"{page} lacks one of the two comments between which results stand")
-    page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
+    page.write_text(f"{before}{begin}\n\n{text}\n\n{END}{after}", encoding="utf-8")
 
 
 def main(runs: Path, out: Path = HERE) -> None:
     plan = find_plan(runs)
     if plan is None:
         raise SystemExit(f"{runs} has no plan.json; it is not the folder of the league")
-    lacking = missing(runs, plan.plan)
+    longer = "bleu" in plan.plan.endpoint
+    lacking = missing_longer(runs) if longer else missing(runs, plan.plan)
     if lacking:
         raise SystemExit(
             f"{len(lacking)} planned runs are missing, such as {lacking[0]}; results are read when all are done"
         )
-    if runs.resolve() != (out / "runs").resolve():
-        print(f"records: {copy_all([runs], out / 'runs') / 1e6:.1f} MB")
-    report_on([out / "runs"], out / "report", title="The league")
-    fill(out / "README.md", results(out / "report"))
-    print(f"see {out / 'README.md'} and {out / 'report' / 'report.md'}; then write there what to use, and why")
+    place = out / "bleu" if longer else out
+    report = place / "report"
+    if runs.resolve() != (place / "runs").resolve():
+        print(f"records: {copy_all([runs], place / 'runs') / 1e6:.1f} MB")
+    report_on([place / "runs"], report, title="The league: longer runs" if longer else "The league")
+    if longer:
+        fill(out / "README.md", longer_results(report, corpora_of(runs)), LONGER)
+    else:
+        fill(out / "README.md", results(report))
+    print(f"see {out / 'README.md'} and {report / 'report.md'}; then write there what to use, and why")
 
 
 if __name__ == "__main__":
