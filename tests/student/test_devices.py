@@ -11,6 +11,7 @@ from rota import api
 from rota.config import parse_config
 from rota.student.config import StudentConfig
 from rota.student.hardware import check_machine, find_device
+from rota.student.transformer import Transformer
 from rota.training.distributed import choose_backend
 
 CONFIG = {"data": {"corpus": "synthetic"}, "training": {"steps": 20}, "student": {"lr_warmup": 1}}
@@ -72,6 +73,25 @@ def test_several_processes_do_not_share_a_numbered_gpu(gpus, monkeypatch):
     assert choose_backend("cuda") == "cpu:gloo,cuda:nccl"
     with pytest.raises(ValueError, match="student.device is 'cuda:1', and each of several .*student.device=cuda;"):
         choose_backend("cuda:1")
+
+
+@pytest.mark.parametrize("size", [{"width": 10**6, "heads": 4}, {"feedforward": 10**9}, {"layers": 10**7}])
+def test_a_student_larger_than_the_machine_is_refused_before_it_takes_memory(tmp_path, rota, size):
+    (tmp_path / "my.yaml").write_text("data: {corpus: synthetic}")
+    options = [part for key, value in size.items() for part in ("--set", f"student.{key}={value}")]
+    code, _, error = rota("train", tmp_path / "my.yaml", "--run", tmp_path / "run", *options)
+    assert code == 2
+    assert error.startswith("error: a student of width ")
+    assert error.endswith(" GB; write a smaller one, such as student.preset: small\n")
+    assert f"{next(iter(size.values())):,}" in error
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_number_of_parameters_is_that_of_the_matrices():
+    for settings in ({"preset": "tiny"}, {"preset": "small", "tie_embeddings": False, "encoder_layers": 5}):
+        shape = StudentConfig(**settings).shape(vocabulary=50)
+        matrices = [each for each in Transformer(shape).parameters() if each.dim() > 1]
+        assert shape.parameters == sum(each.numel() for each in matrices)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "float32"])

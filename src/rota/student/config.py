@@ -37,6 +37,13 @@ class Shape:
                 f"width {self.width} with {self.heads} heads: choose an even width that the number of heads divides"
             )
 
+    @property
+    def parameters(self) -> int:
+        """Of all matrices; vectors hardly count."""
+        block = 2 * self.width * self.feedforward
+        layers = self.encoder_layers * (4 * self.width**2 + block) + self.decoder_layers * (8 * self.width**2 + block)
+        return layers + (1 if self.tie_embeddings else 2) * self.vocabulary * self.width
+
 
 Decay = Literal["inverse-sqrt", "hold-then-inverse-sqrt", "linear", "cosine", "warmup-stable-decay"]
 """The shapes of the learning rate; :class:`Schedule` says what they mean."""

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rota.student.config import StudentConfig
+from rota.student.config import Shape, StudentConfig
 
 logger = logging.getLogger(__name__)
 
@@ -44,10 +44,28 @@ class TooLargeError(MemoryError):
 
 
 def check_machine(config: StudentConfig) -> None:
-    """Refuses, within a second, a device that is not there; preparing data may take much longer."""
+    """Refuses, within a second, a device that is not there or far too small; preparing data may take much longer."""
     device = find_device(config.device)
+    if device.type == "cpu" and config.start is None:
+        _check_size(config.shape(vocabulary=0))
     if config.precision == "bf16" and device.type == "cuda" and not torch.cuda.is_bf16_supported(False):
         logger.warning("student.precision is bf16, which this GPU only emulates; GPUs since Ampere have it")
+
+
+def _check_size(shape: Shape) -> None:
+    """Whether weights, gradients and moments alone, in float32, are more than the memory of this machine."""
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not on every system
+        return
+    needed = 16 * shape.parameters
+    if needed > memory:
+        layers = f"{shape.encoder_layers:,} + {shape.decoder_layers:,} layers"
+        raise ValueError(
+            f"a student of width {shape.width:,}, feed-forward width {shape.feedforward:,} and {layers} takes"
+            f" {needed / 1e9:,.0f} GB, and this machine has {memory / 1e9:,.0f} GB;"
+            " write a smaller one, such as student.preset: small"
+        )
 
 
 def find_device(name: str) -> torch.device:
