@@ -327,13 +327,24 @@ def test_a_copy_of_records_that_an_earlier_version_gzipped_takes_their_place(tmp
 def test_records_are_not_copied_over_those_of_a_run_that_has_models(tmp_path):
     for name in ("one", "two"):
         make_run(tmp_path / name / "a")
+        write_json(tmp_path / name / "suite.json", {"name": name, "rows": [], "seeds": []})
     checkpoint = tmp_path / "two" / "a" / "checkpoints" / "20"
     checkpoint.mkdir(parents=True)
     (checkpoint / "checkpoint.json").write_text("{}")
     before = (tmp_path / "two" / "a" / "steps.jsonl").read_bytes()
-    with pytest.raises(ValueError, match="is a run that has models, not a copy of records; choose another folder"):
+    with pytest.raises(ValueError, match="two/a is a run with models, not a copy of one; choose another folder"):
         copy_records(tmp_path / "one", tmp_path / "two")
     assert (tmp_path / "two" / "a" / "steps.jsonl").read_bytes() == before
+    assert json.loads((tmp_path / "two" / "suite.json").read_text())["name"] == "two", "nothing was copied before"
+
+
+def test_a_record_that_the_run_no_longer_has_goes_from_its_copy_too(tmp_path):
+    make_run(tmp_path / "runs" / "a")
+    copy_records(tmp_path / "runs", tmp_path / "copy")
+    (tmp_path / "runs" / "a" / "timings.jsonl").unlink()
+    (tmp_path / "copy" / "a" / "timings.jsonl").write_text("older\n")
+    copy_records(tmp_path / "runs", tmp_path / "copy")
+    assert not list((tmp_path / "copy" / "a").glob("timings*"))
 
 
 def test_copying_refuses_to_write_into_what_it_reads(tmp_path):

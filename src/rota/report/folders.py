@@ -5,7 +5,7 @@ from __future__ import annotations
 import lzma
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -122,44 +122,54 @@ def copy_records(path: Path, out: Path, progress: Progress = lambda *_: None) ->
     The folder ``out`` is laid out like ``path``. The same records give the same bytes.
     """
     check_target([path], out)
-    path = path.resolve()
-    corpora = corpora_of(path)
-    if corpora:
-        written = sum(_copy(path / name, out / name) for name in (SUITE, PLAN))
-        there = [corpus for corpus in corpora if (path / corpus).is_dir()]
-        return written + sum(copy_records(path / corpus, out / corpus, progress) for corpus in there)
-    folders = run_folders(path)
-    root = suite_folder(path) or (path.parent if path in folders else path)
-    written = sum(_copy(root / name, out / name) for name in (SUITE, PLAN))
-    for done, folder in enumerate(folders, start=1):
-        written += _copy_run(Run(folder), Run(out / folder.relative_to(root)))
-        progress(f"copying {path.name}", done, len(folders))
+    written = 0
+    for root, target, folders in _suites(path.resolve(), out):
+        written += sum(_copy(root / name, target / name) for name in (SUITE, PLAN))
+        for done, folder in enumerate(folders, start=1):
+            written += _copy_run(Run(folder), Run(target / folder.relative_to(root)))
+            progress(f"copying {root.name}", done, len(folders))
     return written
+
+
+def _suites(path: Path, out: Path) -> Iterator[tuple[Path, Path, list[Path]]]:
+    """The folder of each study in ``path``, where its copy goes, and its runs."""
+    corpora = corpora_of(path)
+    if not corpora:
+        folders = run_folders(path)
+        yield suite_folder(path) or (path.parent if path in folders else path), out, folders
+        return
+    yield path, out, []
+    for corpus in corpora:
+        if (path / corpus).is_dir():
+            yield from _suites(path / corpus, out / corpus)
 
 
 def copy_all(paths: Sequence[Path], out: Path, progress: Progress = lambda *_: None) -> int:
     """One study straight into ``out``, several into a folder each."""
     check_target(paths, out)
-    if len(paths) == 1:
-        return copy_records(paths[0], out, progress)
-    return sum(copy_records(path, out / path.resolve().name, progress) for path in paths)
+    return sum(copy_records(path, target, progress) for path, target in _targets(paths, out))
+
+
+def _targets(paths: Sequence[Path], out: Path) -> list[tuple[Path, Path]]:
+    return [(path, out if len(paths) == 1 else out / path.resolve().name) for path in paths]
 
 
 def check_target(paths: Sequence[Path], out: Path) -> None:
-    """Refuse a folder for copies that lies in what is copied, and two studies that would be copied into one folder."""
+    """Refuse a folder for copies that lies in what is copied, that has models, or that two studies would share."""
     check_folder(out, "--records")
     names = [path.resolve().name for path in paths]
-    for path, name in zip(paths, names, strict=True):
-        target = (out if len(paths) == 1 else out / name).resolve()
-        if path.resolve() in (target, *target.parents):
+    for path, target in _targets(paths, out):
+        if path.resolve() in (target.resolve(), *target.resolve().parents):
             raise ValueError(f"{out} lies in {path}, whose records are to be copied; choose a folder outside")
-        if names.count(name) > 1:
-            raise ValueError(f"two of the folders are named {name!r}; copy their records one at a time")
+        if names.count(path.resolve().name) > 1:
+            raise ValueError(f"two of the folders are named {path.resolve().name!r}; copy their records one at a time")
+        for root, copy, folders in _suites(path.resolve(), target):
+            for folder in folders:
+                if (found := Run(copy / folder.relative_to(root))).checkpoints_folder.exists():
+                    raise ValueError(f"{found.folder} is a run with models, not a copy of one; choose another folder")
 
 
 def _copy_run(run: Run, copy: Run) -> int:
-    if copy.checkpoints_folder.exists():
-        raise ValueError(f"{copy.folder} is a run that has models, not a copy of records; choose another folder")
     copy.write_about(_without_paths(run.about))
     scores = run.written.lines("evals")  # before they are copied: the run may be scored just now
     written = copy.about_path.stat().st_size + _copy(run.selection_path, copy.selection_path)
@@ -189,16 +199,19 @@ def _copy(source: Path | None, target: Path) -> int:
 
 
 def _pack(source: Path | None, target: Path) -> int:
-    """A fifth smaller than with gzip, in which earlier versions copied them."""
+    """Copy a record compressed with xz, and delete other forms of it in the target, which earlier versions wrote."""
     plain, packed, *earlier = forms_of(target)
-    if source is None or source.suffix == packed.suffix:
-        return _copy(source, packed)
-    with (
-        open_record(source) as lines,
-        open_atomically(packed) as [file],
-        lzma.open(file, "wb", preset=6 | lzma.PRESET_EXTREME) as smaller,
-    ):
-        shutil.copyfileobj(lines, smaller)
-    for path in (plain, *earlier):
+    written = 0
+    if source is not None and source.suffix == packed.suffix:
+        written = _copy(source, packed)
+    elif source is not None:
+        with (
+            open_record(source) as lines,
+            open_atomically(packed) as [file],
+            lzma.open(file, "wb", preset=6 | lzma.PRESET_EXTREME) as smaller,
+        ):
+            shutil.copyfileobj(lines, smaller)
+        written = packed.stat().st_size
+    for path in (plain, *earlier, *([packed] if source is None else [])):
         path.unlink(missing_ok=True)
-    return packed.stat().st_size
+    return written

@@ -326,7 +326,7 @@ class NMT(WeightStatistics):
     def _may_pair(self) -> bool:
         """Whether two pieces are computed at once if there are two; several processes divide batches instead."""
         narrow = self.network.shape.width <= PAIRED_WIDTH
-        return self._team.size == 1 and self.network.device.type == "cpu" and narrow and Pairs.fit()
+        return self._team.size == 1 and self.network.device.type == "cpu" and narrow and Pairs.threads_can_be_halved()
 
     def _works_in_pairs(self, batches: Sequence[Batch]) -> bool:
         at_once = self.tokens_at_once or math.inf

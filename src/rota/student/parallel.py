@@ -19,15 +19,14 @@ Result = TypeVar("Result")
 
 
 class Pairs:
-    """Two Python threads, each with half of torch's: a fixed number, because rounding may depend on it."""
+    """Two Python threads, each with half of torch's: always as many, because rounding may depend on the number."""
 
     def __init__(self) -> None:
         self._threads = 0
         self._pool: ThreadPoolExecutor | None = None
 
     @staticmethod
-    def fit() -> bool:
-        """Whether torch's threads can be halved."""
+    def threads_can_be_halved() -> bool:
         return torch.get_num_threads() % 2 == 0
 
     def map(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
@@ -51,12 +50,15 @@ class Pairs:
             both = Barrier(2)
             self._pool = ThreadPoolExecutor(2, thread_name_prefix="piece", initializer=_begin, initargs=(threads // 2,))
             wait([self._pool.submit(both.wait) for _ in range(2)])
-            torch.set_num_threads(threads)  # what threads begin with that are started later
+            torch.set_num_threads(threads)  # the default for Python threads that are started later
             self._threads = threads
         return self._pool
 
 
 def _begin(threads: int) -> None:
-    """The number belongs to the thread that sets it, and stays when another thread sets one, once it was asked for."""
+    """Set the number of torch's threads for this Python thread alone.
+
+    PyTorch fixes it at the first question for it; without that, a number that another thread sets later replaces it.
+    """
     torch.set_num_threads(threads)
     torch.get_num_threads()

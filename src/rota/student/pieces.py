@@ -21,8 +21,8 @@ from rota.types import Batch, FloatArray, IntArray
 def pieces(batch: Batch, tokens: int | None) -> Iterator[tuple[int, int, Batch]]:
     """A batch in pieces of about so many target tokens: the number of each, how many come after it, its sentences.
 
-    The activations of one piece are in memory, not those of all. A batch of up to one and a half times ``tokens``
-    stays whole, and so does every batch if ``tokens`` is None.
+    The activations of the pieces that are being computed are in memory, not those of all. A batch of up to one and a
+    half times ``tokens`` stays whole, and so does every batch if ``tokens`` is None.
     """
     count = 1 if tokens is None else round(batch.tokens / tokens)
     if count < 2:
