@@ -277,7 +277,7 @@ def test_published_records_of_an_unfinished_run_are_left_alone(branched, tmp_pat
     copy_records(branched[0] / "runs" / "small", tmp_path / "runs")
     job = next(job for job in jobs_of(tmp_path, HEAD + ROWS + CORPORA + PLAN) if job.name == "one/warm/seed-1")
     assert look(job).state == "done"
-    job.run.record_path("evals").unlink()
+    job.run.find_record("evals").unlink()
     assert look(job).state == "damaged", "they were published with scores"
     job.run.written.path.unlink()
     assert look(job).state == "another"
